@@ -236,7 +236,7 @@ def anthropic_made(event: Event) -> list[Json]:
 
 
 def _blocks(content: Content) -> list[Json]:
-    return list(map(anthropic.block, (TextPart(content),) if isinstance(content, str) else content))
+    return list(map(anthropic.anthropic_block, (TextPart(content),) if isinstance(content, str) else content))
 
 
 def anthropic_again(events: Sequence[Event]) -> list[Json]:

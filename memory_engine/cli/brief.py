@@ -30,7 +30,7 @@ async def brief(asked: argparse.Namespace, terminal: Terminal) -> int:
     )
     if shown:
         heads = [Column("SEQ", right=True), Column("SPEAKER", least=8), Column("KIND"), Column("STATUS")]
-        terminal.table([*heads, Column("TEXT", least=20)], [_row(one, terminal.width) for one in shown])
+        terminal.table([*heads, Column("TEXT", least=20)], [_statement_row(one, terminal.width) for one in shown])
     return 0
 
 
@@ -39,7 +39,7 @@ def in_time(found: Brief, *, standing: bool = False) -> list[BriefStatement]:
     return sorted(found.standing if standing else found, key=lambda one: (one.origin != "parent", one.seq, one.n))
 
 
-def _row(one: BriefStatement, width: int) -> tuple[str, str, str, str, str]:
+def _statement_row(one: BriefStatement, width: int) -> tuple[str, str, str, str, str]:
     return str(one.seq), speaker_of(one), one.kind, became(one), one_line(one.text, width)
 
 

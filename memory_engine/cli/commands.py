@@ -159,7 +159,7 @@ class NoDatabase(MemoryEngineError):
 NO_PLUGINS = PluginChoice(published=False)
 
 
-def chosen(choice: PluginChoice) -> list[Plugin]:
+def chosen_plugins(choice: PluginChoice) -> list[Plugin]:
     """The plug-ins to work with."""
     return [*(installed_plugins() if choice.published else ()), *map(plugin_at, choice.named)]
 
@@ -182,7 +182,7 @@ async def existing(
     # a command is over before an index would be made for the searches after it
     config = config or EngineConfig(read_only=read_only, search_index_timeout_s=inf)
     parts = None if tokens is None else options.Parts(tokens=tokens)
-    async with open_engine(path, key=key, parts=parts, config=config, plugins=chosen(plugins)) as engine:
+    async with open_engine(path, key=key, parts=parts, config=config, plugins=chosen_plugins(plugins)) as engine:
         try:
             yield engine
         except ThreadNotFound as error:
@@ -223,5 +223,5 @@ async def writable(
 ) -> AsyncIterator[Engine]:
     """Open a database, or make it if it does not exist. `key` gives the key of the place."""
     config = config or EngineConfig()
-    async with open_engine(path, key=key(path), config=config, plugins=chosen(plugins)) as engine:
+    async with open_engine(path, key=key(path), config=config, plugins=chosen_plugins(plugins)) as engine:
         yield engine

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from memory_engine.cli.commands import Command, WrongArgument, chosen
+from memory_engine.cli.commands import Command, WrongArgument, chosen_plugins
 from memory_engine.cli.options import FOUND_PROBLEMS, key_for
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.cli.what_if import (
@@ -27,7 +27,7 @@ from memory_engine.wiring import open as open_engine
 ROWS_SHOWN_MAX = 40
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
+def _declare_compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "logs", metavar="PATH", nargs="+", help="exported logs, recorded conversations, databases, folders of them"
     )
@@ -49,7 +49,7 @@ async def compare(asked: argparse.Namespace, terminal: Terminal) -> int:
     check_model(asked)
     if asked.no_compaction:
         raise WrongArgument("--no-compaction leaves nothing to compare")
-    plugins = chosen(asked.plugins)
+    plugins = chosen_plugins(asked.plugins)
     compactors = await _compactors(asked, plugins)
     progress, done = Progress("comparing", terminal), 0
 
@@ -73,7 +73,7 @@ async def compare(asked: argparse.Namespace, terminal: Terminal) -> int:
     if asked.chart:
         await asyncio.to_thread(Path(asked.chart).write_text, draw(found), encoding="utf-8")
     terminal.json(found)
-    _put(found, terminal)
+    _print_comparison(found, terminal)
     if asked.chart:
         terminal.say(f"the chart is in {asked.chart}")
     return FOUND_PROBLEMS if found.unread else 0
@@ -88,7 +88,7 @@ async def _compactors(asked: argparse.Namespace, plugins: Sequence[Plugin]) -> l
     return chosen or [compactor for compactor in registered if not calls_model(compactor)]
 
 
-def _put(found: Comparison, terminal: Terminal) -> None:
+def _print_comparison(found: Comparison, terminal: Terminal) -> None:
     if terminal.as_json:
         return
     for one in found.unread:
@@ -117,15 +117,15 @@ def _kept_cells(row: CompactorScore, name: str) -> tuple[str, str, str, str, str
     return (
         name,
         row.compactor,
-        _share(row.tokens_kept, row.tokens),
-        _share(row.facts_kept, row.facts),
+        _share_text(row.tokens_kept, row.tokens),
+        _share_text(row.facts_kept, row.facts),
         f"{row.compactions}{failed}",
         duration(row.seconds),
     )
 
 
-def _share(share: float | None, of: tuple[int, int]) -> str:
+def _share_text(share: float | None, of: tuple[int, int]) -> str:
     return "-" if share is None else f"{share:.0%} of {number(of[0])}"
 
 
-COMPARE_COMPACTORS = Command(_declare, compare)
+COMPARE_COMPACTORS = Command(_declare_compare, compare)

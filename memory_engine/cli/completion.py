@@ -18,7 +18,7 @@ _PLAIN = regex(r"[A-Za-z0-9_][A-Za-z0-9_./@+-]*")
 """Thread ids that are offered. A shell would expand or split others."""
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
+def _declare_completion(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", metavar="SHELL", nargs="?", choices=SHELLS, help=f"{', '.join(SHELLS)}")
     parser.add_argument("--threads", action="store_true", help="print thread ids instead, as the scripts ask for them")
 
@@ -151,22 +151,22 @@ _SHARED = "--db --json --plugins --no-plugins"
 
 
 def _group_arm(name: str) -> str:
-    return f'        " {name} ") follows="{_words(GROUPS[name].commands)}" ;;'
+    return f'        " {name} ") follows="{_word_list(GROUPS[name].commands)}" ;;'
 
 
 def _arm(usage: _Usage) -> str:
     """A command's case: its options, those with a value, and what else may follow."""
     patterns = "|".join(f'" {call} "*' for call in sorted(usage.calls, key=len, reverse=True))
     said = [
-        f'flags="{_words(name for one in usage.options for name in one.names)}"',
-        f'valued="{_words(name for one in usage.options if one.takes_value for name in one.names)}"',
+        f'flags="{_word_list(name for one in usage.options for name in one.names)}"',
+        f'valued="{_word_list(name for one in usage.options if one.takes_value for name in one.names)}"',
     ]
     if usage.actions:
-        said.append(f'follows="{_words(usage.actions)}"')
+        said.append(f'follows="{_word_list(usage.actions)}"')
     if usage.takes_thread:
         said.append("thread=1")
     said += [
-        f'if [[ $prev == {name} ]]; then among="{_words(one.choices)}"; fi'
+        f'if [[ $prev == {name} ]]; then among="{_word_list(one.choices)}"; fi'
         for one in usage.options
         if one.choices
         for name in one.names
@@ -174,7 +174,7 @@ def _arm(usage: _Usage) -> str:
     return f"        {patterns}) {'; '.join(said)} ;;"
 
 
-def _words(names: Iterable[str]) -> str:
+def _word_list(names: Iterable[str]) -> str:
     return " ".join(names)
 
 
@@ -183,17 +183,17 @@ def _fish() -> str:
     lines = ["complete -c memory-engine -n __fish_use_subcommand -f"]
     for name, group in GROUPS.items():
         if name not in COMMANDS:
-            lines.append(f"complete -c memory-engine -n __fish_use_subcommand -a {name} -d {_quoted(group.help)}")
+            lines.append(f"complete -c memory-engine -n __fish_use_subcommand -a {name} -d {_fish_quoted(group.help)}")
         lines += [
             f"complete -c memory-engine -n '__fish_seen_subcommand_from {name}' -f -a {word} -d "
-            + _quoted(COMMANDS[of].help)
+            + _fish_quoted(COMMANDS[of].help)
             for word, of in group.commands.items()
         ]
     for usage in _usages():
         *_, name = usage.calls[0].split(" ")
-        seen = f"complete -c memory-engine -n '__fish_seen_subcommand_from {_words(usage.calls[0].split())}'"
+        seen = f"complete -c memory-engine -n '__fish_seen_subcommand_from {_word_list(usage.calls[0].split())}'"
         if name in COMMANDS:
-            lines.append(f"complete -c memory-engine -n __fish_use_subcommand -a {name} -d {_quoted(usage.help)}")
+            lines.append(f"complete -c memory-engine -n __fish_use_subcommand -a {name} -d {_fish_quoted(usage.help)}")
         lines += [f"{seen} -f -a {action}" for action in usage.actions if name not in GROUPS]
         if usage.takes_thread:
             lines.append(f"{seen} -f -a '(memory-engine completion --threads 2>/dev/null)'")
@@ -205,14 +205,14 @@ def _fish() -> str:
 
 def _fish_option(one: _Option) -> str:
     long = " ".join(f"-l {word[2:]}" for word in one.names if word.startswith("--"))
-    value = f" -r -f -a '{_words(one.choices)}'" if one.choices else " -r" if one.takes_value else ""
-    return f"{long}{value} -d {_quoted(one.help)}"
+    value = f" -r -f -a '{_word_list(one.choices)}'" if one.choices else " -r" if one.takes_value else ""
+    return f"{long}{value} -d {_fish_quoted(one.help)}"
 
 
-def _quoted(text: str) -> str:
+def _fish_quoted(text: str) -> str:
     """A word quoted for fish."""
     text = text.replace("%%", "%").replace("\\", "\\\\").replace("'", "\\'")
     return f"'{text}'"
 
 
-COMPLETION = Command(_declare, completion)
+COMPLETION = Command(_declare_completion, completion)

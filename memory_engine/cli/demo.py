@@ -82,7 +82,7 @@ async def demo(asked: argparse.Namespace, terminal: Terminal) -> int:
             results.append(await _narrate(engine, shown, terminal))
     seconds = time.perf_counter() - begun
     terminal.json({"db": shown_place(db), "seconds": round(seconds, 3), "conversations": results})
-    _end(shown_place(db), seconds, terminal)
+    _print_next_steps(shown_place(db), seconds, terminal)
     return 0 if all(result["verified"] for result in results) else FOUND_PROBLEMS
 
 
@@ -203,7 +203,7 @@ def _put_verified(report: VerifyReport, seconds: float, context: float, terminal
     _step(terminal, "speed", f"context built in {duration(context)}")
 
 
-def _end(db: str, seconds: float, terminal: Terminal) -> None:
+def _print_next_steps(db: str, seconds: float, terminal: Terminal) -> None:
     program = _typed_as()
     terminal.say()
     terminal.say(f"All of it took {duration(seconds)} and is in {db}. Ask it:", "bold")

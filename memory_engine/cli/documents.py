@@ -32,7 +32,7 @@ WIDTH_MAX = 110
 _INDENT = "   "
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
+def _declare_documents(parser: argparse.ArgumentParser) -> None:
     words = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
     for name, (what, declare, _) in _ACTIONS.items():
         inner = words.add_parser(name, help=what, description=what, allow_abbrev=False)
@@ -240,4 +240,4 @@ _ACTIONS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], Com
     "remove": ("remove documents, with all their passages", _declare_remove, remove),
     "search": ("print the passages that answer a question best", _declare_search, search),
 }
-DOCS = Command(_declare, docs)
+DOCS = Command(_declare_documents, docs)

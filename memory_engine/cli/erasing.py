@@ -62,10 +62,10 @@ async def erase(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, plugins=asked.plugins) as engine:
         planned = await _erase(engine, asked, dry_run=True)
         if asked.dry_run:
-            return _told(planned, terminal)
+            return _print_erasure(planned, terminal)
         if not agreed(asked, terminal, f"Destroy {_counts(planned)}?"):
             return 0
-        return _told(await _erase(engine, asked, dry_run=False), terminal)
+        return _print_erasure(await _erase(engine, asked, dry_run=False), terminal)
 
 
 async def _erase(engine: Engine, asked: argparse.Namespace, *, dry_run: bool) -> ErasureReport:
@@ -94,10 +94,10 @@ async def delete_thread(asked: argparse.Namespace, terminal: Terminal) -> int:
         try:
             planned = await delete(engine.kernel, [asked.thread], dry_run=True)
             if asked.dry_run:
-                return _told(planned, terminal)
+                return _print_erasure(planned, terminal)
             if not agreed(asked, terminal, f"Destroy {_counts(planned)}?"):
                 return 0
-            return _told(await engine.thread(asked.thread).delete(by=asked.by, reason=asked.reason), terminal)
+            return _print_erasure(await engine.thread(asked.thread).delete(by=asked.by, reason=asked.reason), terminal)
         except ThreadHasForks as error:
             forks = ", ".join(error.forks)
             raise WrongArgument(
@@ -109,19 +109,19 @@ def _counts(report: ErasureReport) -> str:
     """The targets of an act, in words."""
     parts = []
     if report.deleted:
-        parts.append(f"{counted(len(report.deleted), 'whole thread')} ({_listed(report.deleted)})")
+        parts.append(f"{counted(len(report.deleted), 'whole thread')} ({_first_names(report.deleted)})")
     events = sum(report.erased.values())
     if events or not report.deleted:
         parts.append(f"the texts of {counted(events, 'event')} in {counted(len(report.erased), 'thread')}")
     return " and ".join(parts)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     more = f", … and {number(len(names) - LISTED)} more" if len(names) > LISTED else ""
     return ", ".join(names[:LISTED]) + more
 
 
-def _told(report: ErasureReport, terminal: Terminal) -> int:
+def _print_erasure(report: ErasureReport, terminal: Terminal) -> int:
     """Say what an act did, and whether its proof succeeded."""
     terminal.json(report)
     done = f"act {report.act}" if report.act else "nothing was written (a dry run)"
@@ -193,7 +193,7 @@ async def acts(asked: argparse.Namespace, terminal: Terminal) -> int:
         terminal.say("no act was recorded")
         return 0
     heads = [Column("ACT"), Column("KIND"), Column("ASKED (UTC)"), Column("STATE"), Column("BY"), Column("REASON")]
-    terminal.table(heads, [_row(act, terminal.width) for act in found])
+    terminal.table(heads, [_act_row(act, terminal.width) for act in found])
     for act in found:
         if act.failures:
             terminal.say(f"act {act.id} has failed {act.failures} times: {act.error}")
@@ -203,7 +203,7 @@ async def acts(asked: argparse.Namespace, terminal: Terminal) -> int:
 _STATES = {"done": "done", "pending": "not finished", "failed": "failed"}
 
 
-def _row(act: Act, width: int) -> list[str]:
+def _act_row(act: Act, width: int) -> list[str]:
     at = to_datetime(act.asked_at_us).strftime("%Y-%m-%d %H:%M")
     return [act.id, act.kind, at, _STATES[act.state], act.by, one_line(act.reason, width)]
 
@@ -251,14 +251,14 @@ async def hold(asked: argparse.Namespace, terminal: Terminal) -> int:
         async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
             return _put_holds(await engine.holds(), "no hold stands", terminal)
     async with existing(asked.db, plugins=asked.plugins) as engine:
-        held = _held(engine, asked)
+        held = _erasure_target(engine, asked)
         if asked.release:
             ended = await held.release(by=asked.by, reason=asked.reason)
             return _put_holds(ended, "there was no hold", terminal)
         return _put_holds([await held.hold(by=asked.by, reason=asked.reason)], "", terminal)
 
 
-def _held(engine: Engine, asked: argparse.Namespace) -> Thread:
+def _erasure_target(engine: Engine, asked: argparse.Namespace) -> Thread:
     if asked.user is not None:
         return engine.user(asked.user, tenant_id=asked.tenant or "")
     return engine.thread(asked.thread) if asked.tenant is None else engine.tenant(asked.tenant)

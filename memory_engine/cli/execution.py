@@ -39,7 +39,7 @@ def _run(command: Command, asked: argparse.Namespace, terminal: Terminal) -> int
         terminal.out.flush()
         return code
     except MemoryEngineError as error:
-        return _failed(terminal, type(error).__name__, _told(error))
+        return _failed(terminal, type(error).__name__, _error_with_advice(error))
     except BrokenPipeError:
         _let_go(terminal)
         return 0
@@ -47,7 +47,7 @@ def _run(command: Command, asked: argparse.Namespace, terminal: Terminal) -> int
         return _failed(terminal, type(error).__name__, _of_system(error))
 
 
-def _told(error: MemoryEngineError) -> str:
+def _error_with_advice(error: MemoryEngineError) -> str:
     """The text of an error, with advice for a person at the command line."""
     if isinstance(error, ThreadNotFound):
         near = "".join(getattr(error, "__notes__", ()))

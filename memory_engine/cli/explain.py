@@ -54,7 +54,7 @@ def predicate(expression: str) -> Callable[[Past], Awaitable[bool]]:
     views = _views(tree, expression)
 
     async def ask(past: Past) -> bool:
-        names = await _values(past, used)
+        names = await _condition_values(past, used)
         names["view"] = await _reader(past, views, expression)
         return _evaluated(code, names, expression, past.seq)
 
@@ -73,7 +73,7 @@ def _views(tree: ast.Expression, expression: str) -> list[str]:
     return list(names)
 
 
-async def _values(past: Past, used: set[str]) -> dict[str, object]:
+async def _condition_values(past: Past, used: set[str]) -> dict[str, object]:
     """Those of the names that are used."""
     values: dict[str, object] = {"seq": past.seq}
     if used & _IN_STATE:
@@ -114,7 +114,7 @@ LINES = 60
 ONLY_LOOKS = EngineConfig(read_only=True)
 
 
-async def _at(engine: Engine, thread_id: str, at: MomentLike | None) -> Past:
+async def _past_of(engine: Engine, thread_id: str, at: MomentLike | None) -> Past:
     """A thread at a moment, or at its head."""
     thread = engine.thread(thread_id)
     return await thread.at((await engine.store.head(thread_id)).seq if at is None else at)
@@ -132,15 +132,15 @@ def _declare_diff(parser: argparse.ArgumentParser) -> None:
 async def diff(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print what changed from one moment of a thread to another."""
     async with existing(asked.db, config=ONLY_LOOKS, plugins=asked.plugins) as engine:
-        a = await _at(engine, asked.thread, asked.a)
-        b = await _at(engine, asked.other or asked.thread, asked.b)
+        a = await _past_of(engine, asked.thread, asked.a)
+        b = await _past_of(engine, asked.other or asked.thread, asked.b)
         found = await difference(a, b)
     terminal.json(found)
-    terminal.lines(_shown(terminal).of(found))
+    terminal.lines(_diff_lines(terminal).of(found))
     return 0
 
 
-def _shown(terminal: Terminal) -> DiffLines:
+def _diff_lines(terminal: Terminal) -> DiffLines:
     return DiffLines(terminal.width, LISTED, LINES, "; --json has them all")
 
 
@@ -162,7 +162,7 @@ async def why(asked: argparse.Namespace, terminal: Terminal) -> int:
         raise WrongArgument("a CHUNK has no budget and no query: give either it or --context")
     config = ONLY_LOOKS if asked.query is None else None  # a search may have to make the index
     async with existing(asked.db, config=config, plugins=asked.plugins) as engine:
-        past = await _at(engine, asked.thread, asked.at)
+        past = await _past_of(engine, asked.thread, asked.at)
         what = asked.what if asked.what is not None else await _context(past, asked)
         found = await explained(past, what, chunks_max=ALL_CHUNKS if asked.all else None)
     terminal.json(found)
@@ -198,11 +198,12 @@ async def bisect(asked: argparse.Namespace, terminal: Terminal) -> int:
     holds = predicate(asked.expr)
     progress = Progress("halving", terminal)
     async with existing(asked.db, config=ONLY_LOOKS, plugins=asked.plugins) as engine:
-        after, upto = await _at(engine, asked.thread, asked.after), await _at(engine, asked.thread, asked.upto)
+        after = await _past_of(engine, asked.thread, asked.after)
+        upto = await _past_of(engine, asked.thread, asked.upto)
         found = await bisected(after, upto, holds, lambda count: progress.update({"moments": count}))
     progress.end()
     terminal.json(found)
-    terminal.lines(bisection_lines(found, _shown(terminal)))
+    terminal.lines(bisection_lines(found, _diff_lines(terminal)))
     return 0
 
 

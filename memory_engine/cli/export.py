@@ -397,7 +397,7 @@ async def to_pytest(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         source = await engine.thread(asked.thread).to_pytest(first, last, name=asked.name)
     if asked.out is not None:
-        _write(Path(asked.out), source)
+        _write_new_test(Path(asked.out), source)
         terminal.say(f"pytest {asked.out}")
     else:
         terminal.put(source.removesuffix("\n"))
@@ -405,7 +405,7 @@ async def to_pytest(asked: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _write(path: Path, source: str) -> None:
+def _write_new_test(path: Path, source: str) -> None:
     """A new file: an existing test is never overwritten."""
     with path.open("x", encoding="utf-8", newline="\n") as file:
         file.write(source)

@@ -10,7 +10,15 @@ from typing import get_args
 
 from attrs import evolve
 
-from memory_engine.cli.commands import NO_PLUGINS, Command, WrongArgument, chosen, positive, reading_limits, writable
+from memory_engine.cli.commands import (
+    NO_PLUGINS,
+    Command,
+    WrongArgument,
+    chosen_plugins,
+    positive,
+    reading_limits,
+    writable,
+)
 from memory_engine.cli.options import FOUND_PROBLEMS, PluginChoice
 from memory_engine.cli.recordings import AskedFile, asked_files
 from memory_engine.cli.standard import STANDARD, check_one_is_there
@@ -37,7 +45,7 @@ AS_RECORDED = EngineConfig(compaction=CompactionPolicy(enabled=False))
 """For logs, which contain their compactions."""
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
+def _declare_ingest(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", metavar="FILE", nargs="+", help="a recording, a folder or a pattern (-: standard input)"
     )
@@ -97,14 +105,14 @@ async def ingest(asked: argparse.Namespace, terminal: Terminal) -> int:
     files = asked_files(asked.files, asked.thread)
     readers = [
         *([mapped] if mapped is not None else []),
-        *(one for plugin in chosen(asked.plugins) for one in plugin.readers),
+        *(one for plugin in chosen_plugins(asked.plugins) for one in plugin.readers),
     ]
     _check_format(options.format, readers)
     begun = time.perf_counter()
     if asked.follow:
         return await follow_file(files, asked, options, terminal, readers)
     if not any(file.in_folder for file in files):
-        check_one_is_there([*map(_named, files)])
+        check_one_is_there([*map(_source_name, files)])
     report = await ingest_files(files, _Opening(asked.db, asked.plugins), options, terminal, readers)
     seconds = time.perf_counter() - begun
     terminal.json(report_as_json(report, seconds))
@@ -112,7 +120,7 @@ async def ingest(asked: argparse.Namespace, terminal: Terminal) -> int:
     return FOUND_PROBLEMS if report.invalid else 0
 
 
-def _named(file: AskedFile) -> str:
+def _source_name(file: AskedFile) -> str:
     return STANDARD if str(file.path) == "/dev/stdin" else str(file.path)
 
 
@@ -167,7 +175,7 @@ async def ingest_files(
             is_log = options.format in ("auto", "events") and holds_a_log(file.path)
             its = evolve(options, policy=None) if is_log else options
             ingestion = Ingestion(partial(opening.engine, as_recorded=is_log), its, report, shown, readers=readers)
-            if not await _taken(ingestion, file):
+            if not await _ingest_file(ingestion, file):
                 return report
             taken.update(path.resolve() for path in ingestion.also_read)
     finally:
@@ -176,7 +184,7 @@ async def ingest_files(
     return report
 
 
-async def _taken(ingestion: Ingestion, file: AskedFile) -> bool:
+async def _ingest_file(ingestion: Ingestion, file: AskedFile) -> bool:
     """Ingest a file; one of a folder that turns out to be no recording is passed over."""
     report = ingestion.report
     threads, invalid = len(report.threads), report.invalid
@@ -269,4 +277,4 @@ def _put_report(report: IngestReport, db: str, seconds: float, terminal: Termina
         terminal.warn(f"… and {number(report.invalid - ERRORS_SHOWN_MAX)} more; --json lists them")
 
 
-INGEST = Command(_declare, ingest)
+INGEST = Command(_declare_ingest, ingest)

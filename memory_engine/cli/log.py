@@ -85,7 +85,7 @@ async def _check_type(engine: Engine, asked: argparse.Namespace) -> None:
 
 async def _of_thread(engine: Engine, asked: argparse.Namespace, terminal: Terminal) -> AsyncIterator[RecordedEvent]:
     """A thread's events that match; with `--follow` also later ones, until the thread is deleted."""
-    events = _Events(engine, asked.thread, _wanted(asked), frozenset({asked.type}) if asked.type else None)
+    events = _Events(engine, asked.thread, _event_filter(asked), frozenset({asked.type}) if asked.type else None)
     head = (await engine.store.head(asked.thread)).seq
     async for recorded in events.chosen(asked.after, asked.limit, head):
         yield recorded
@@ -101,7 +101,7 @@ async def _of_thread(engine: Engine, asked: argparse.Namespace, terminal: Termin
 
 async def _of_all_threads(engine: Engine, asked: argparse.Namespace, _: Terminal) -> AsyncIterator[RecordedEvent]:
     """The events with the correlation id, in the order of recording."""
-    wanted, seen, lookout = _wanted(asked), set[tuple[str, int]](), Lookout(engine.kernel)
+    wanted, seen, lookout = _event_filter(asked), set[tuple[str, int]](), Lookout(engine.kernel)
     latest: int | None = asked.limit
     found: list[RecordedEvent] | None = await _newly_correlated(engine, asked, seen)
     while found is not None:
@@ -133,7 +133,7 @@ async def _newly_correlated(
     return [one for one in found if (one.thread_id, one.seq) not in seen]
 
 
-def _wanted(asked: argparse.Namespace) -> Callable[[RecordedEvent], bool]:
+def _event_filter(asked: argparse.Namespace) -> Callable[[RecordedEvent], bool]:
     def is_wanted(recorded: RecordedEvent) -> bool:
         return (
             asked.type in (None, recorded.type)

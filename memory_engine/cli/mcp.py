@@ -15,7 +15,7 @@ TOKEN = "MEMORY_ENGINE_MCP_TOKEN"
 PORTS = 65_535
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
+def _declare_mcp(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", default="mcp", metavar="AGENT", help="the agent that remembers (default: mcp)")
     parser.add_argument(
         "--user", default="", metavar="USER", help="with the conversations and preferences of this user"
@@ -29,7 +29,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--http",
-        type=_place,
+        type=_host_and_port,
         metavar="HOST:PORT",
         help="serve streamable HTTP there instead of on standard input and output",
     )
@@ -39,7 +39,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-host", action="append", metavar="NAME", help="a host name that HTTP requests may use")
 
 
-def _place(text: str) -> tuple[str, int]:
+def _host_and_port(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isascii() or not port.isdecimal() or int(port) > PORTS:
         raise argparse.ArgumentTypeError(f"{text} is not an address with a port, such as 127.0.0.1:8478")
@@ -82,4 +82,4 @@ async def _serve_http(
             await ended.wait()
 
 
-MCP = Command(_declare, mcp)
+MCP = Command(_declare_mcp, mcp)

@@ -26,7 +26,7 @@ def _memories(count: int) -> str:
     return f"{count:,} {'memory' if count == 1 else 'memories'}"
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
+def _declare_memories(parser: argparse.ArgumentParser) -> None:
     words = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
     for name, (what, declare, _) in _ACTIONS.items():
         inner = words.add_parser(name, help=what, description=what, allow_abbrev=False)
@@ -166,4 +166,4 @@ _ACTIONS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], Com
     ),
     "check": ("check a written folder: checksums, hashes, and each memory's events", _declare_check, check),
 }
-MEMORIES = Command(_declare, memories)
+MEMORIES = Command(_declare_memories, memories)

@@ -12,7 +12,7 @@ from memory_engine.views.memory_files.view import FileVersion
 _STYLES = {"+": ("green",), "-": ("red",), "@": ("dim",)}
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
+def _declare_memory_files(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
     parser.add_argument("path", metavar="PATH", nargs="?", help="print this file's text (default: list the files)")
     parser.add_argument("--history", action="store_true", help="print each change: of this file, or of all")
@@ -66,4 +66,4 @@ def _changes(before: str, after: str) -> Iterator[str]:
     yield from list(lines)[2:]  # without the two headings
 
 
-MEMORY_FILES = Command(_declare, memory_files)
+MEMORY_FILES = Command(_declare_memory_files, memory_files)

@@ -15,7 +15,7 @@ _FIRST, _LAST = 4, 6
 def put_messages(context: Context, counter: TokenCounter, terminal: Terminal) -> None:
     """Print each message whole, under its role and tokens."""
     for message in context.messages:
-        terminal.put(_head(message, counter, terminal) + "\n" + escaped(message_text(message)) + "\n")
+        terminal.put(_message_header(message, counter, terminal) + "\n" + escaped(message_text(message)) + "\n")
 
 
 def put_messages_briefly(
@@ -30,10 +30,10 @@ def put_messages_briefly(
                 terminal.put(f"{margin}{terminal.styled(f'… {left_out} more', 'dim')}")
             continue
         said = one_line(message_text(message), width)
-        terminal.put(f"{margin}{_head(message, counter, terminal)}  {said}".rstrip())
+        terminal.put(f"{margin}{_message_header(message, counter, terminal)}  {said}".rstrip())
 
 
-def _head(message: Message, counter: TokenCounter, terminal: Terminal) -> str:
+def _message_header(message: Message, counter: TokenCounter, terminal: Terminal) -> str:
     role = str(message["role"])
     tokens = number(message_tokens(message, counter))
     style = _ROLE_STYLES.get(role, "bold")

@@ -105,26 +105,26 @@ class CommandGroup(NamedTuple):
     commands: dict[str, str]
 
 
-def _group(what: str, words: str) -> CommandGroup:
+def _command_group(what: str, words: str) -> CommandGroup:
     """`words` are names of commands, or `word=name` where the group has a shorter word for one."""
     pairs = (one.partition("=") for one in words.split())
     return CommandGroup(what, {word: name or word for word, _, name in pairs})
 
 
 GROUPS = {
-    "start": _group("bring data in, and serve it", "demo ingest memories docs inspect mcp completion"),
-    "threads": _group(
+    "start": _command_group("bring data in, and serve it", "demo ingest memories docs inspect mcp completion"),
+    "threads": _command_group(
         "threads, and what is in them",
         "list=threads show context brief search report view memory-files fork pin unpin update clear forget archive "
         "unarchive",
     ),
-    "logs": _group("logs, and whether they verify", "show=log export import verify rebuild rereduce anchors"),
-    "debug": _group("find out why", "why diff bisect ledger what-if compare-compactors to-pytest"),
-    "compaction": _group(
+    "logs": _command_group("logs, and whether they verify", "show=log export import verify rebuild rereduce anchors"),
+    "debug": _command_group("find out why", "why diff bisect ledger what-if compare-compactors to-pytest"),
+    "compaction": _command_group(
         "compact, and undo that", "run=compact list=compactions undo=undo-compaction redo=redo-compaction"
     ),
-    "erasing": _group("destroy data, or protect it", "erase delete retain hold acts"),
-    "store": _group("the database", "stats backup restore copy rekey migrate"),
+    "erasing": _command_group("destroy data, or protect it", "erase delete retain hold acts"),
+    "store": _command_group("the database", "stats backup restore copy rekey migrate"),
 }
 """Every command is in one group, and works without it. No group has the name of a command that takes words:
 a thread may be called `export`, so `log export` prints its log."""
@@ -169,7 +169,7 @@ def build_parser(words: Collection[str] = ()) -> argparse.ArgumentParser:
         prog="memory-engine",
         usage="memory-engine [OPTION …] [GROUP] COMMAND …",
         description="An event-sourced memory for agents: logs, states, compacted memory and contexts.",
-        epilog="\n\n".join([*map(_listed, GROUPS), "`memory-engine COMMAND --help` says more.", _EPILOG]),
+        epilog="\n\n".join([*map(_group_help, GROUPS), "`memory-engine COMMAND --help` says more.", _EPILOG]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -184,7 +184,7 @@ def build_parser(words: Collection[str] = ()) -> argparse.ArgumentParser:
     return parser
 
 
-def _listed(group: str) -> str:
+def _group_help(group: str) -> str:
     """A group and its commands, a line each, with the word in the group if that differs."""
     from textwrap import wrap
 
@@ -232,7 +232,7 @@ def _without_group(words: list[str]) -> list[str]:
     _Parser(
         prog=f"memory-engine {name}",
         usage=f"memory-engine [OPTION …] {name} COMMAND …",
-        epilog=f"{_listed(name)}\n\n{_EPILOG}",
+        epilog=f"{_group_help(name)}\n\n{_EPILOG}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
     ).print_help()

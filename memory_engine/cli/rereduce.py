@@ -12,7 +12,7 @@ LISTED = 20
 """How many differences are listed for people."""
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
+def _declare_rereduce(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
     parser.add_argument("from_seq", metavar="SEQ", nargs="?", type=positive, help="the first event to reduce again")
     parser.add_argument("--dry-run", action="store_true", help="print the differences, and write nothing")
@@ -31,11 +31,11 @@ async def rereduce(asked: argparse.Namespace, terminal: Terminal) -> int:
             return 0
         report = await thread.rereduce(asked.from_seq or 1, dry_run=asked.dry_run, reason=asked.reason)
     terminal.json(report)
-    _put(report, terminal)
+    _print_rereduction(report, terminal)
     return 0
 
 
-def _put(report: RereduceReport, terminal: Terminal) -> None:
+def _print_rereduction(report: RereduceReport, terminal: Terminal) -> None:
     changes = f"{counted(len(report.added), 'chunk')} added, {number(len(report.removed))} removed"
     done = f"recorded by event {report.seq}" if report.seq else "nothing was written (a dry run)"
     reduced = counted(len(report.mended), "event")
@@ -48,13 +48,13 @@ def _put(report: RereduceReport, terminal: Terminal) -> None:
         terminal.say(f"… and {number(len(report.mended) - LISTED)} more events; --json lists them")
     for mark, style, chunks in (("-", "red", report.removed), ("+", "green", report.added)):
         for chunk in chunks[:LISTED]:
-            terminal.say(_line(mark, chunk, terminal.width), style)
+            terminal.say(_changed_chunk_line(mark, chunk, terminal.width), style)
         if len(chunks) > LISTED:
             terminal.say(f"{mark} … and {number(len(chunks) - LISTED)} more")
 
 
-def _line(mark: str, chunk: Chunk, width: int) -> str:
+def _changed_chunk_line(mark: str, chunk: Chunk, width: int) -> str:
     return f"{mark} {chunk.id} {chunk.type}: {escaped(one_line(chunk.text, width))}"
 
 
-REREDUCE = Command(_declare, rereduce)
+REREDUCE = Command(_declare_rereduce, rereduce)

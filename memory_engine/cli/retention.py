@@ -15,7 +15,7 @@ LISTED = 20
 """How many threads of a rule are listed for people."""
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
+def _declare_retention(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rules", metavar="RULES.toml", help="the rules: tables [[rule]] (-: standard input)")
     parser.add_argument("--dry-run", action="store_true", help="say what would go, and write nothing")
     add_every(parser)
@@ -30,10 +30,10 @@ async def retain(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, plugins=asked.plugins) as engine:
         planned = await engine.retain(rules, dry_run=True)
         if asked.dry_run:
-            return _told(planned, terminal)
+            return _print_retention(planned, terminal)
         if any(one.threads for one in planned.rules) or asked.every:
             if not terminal.as_json and not asked.yes:
-                _told(planned, terminal)
+                _print_retention(planned, terminal)
             if not agreed(asked, terminal, "Do this?"):
                 return 0
         if asked.every is None:
@@ -42,10 +42,10 @@ async def retain(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def _retained(engine: Engine, rules: Sequence[RetentionRule], by: str, terminal: Terminal) -> int:
-    return _told(await engine.retain(rules, by=by), terminal)
+    return _print_retention(await engine.retain(rules, by=by), terminal)
 
 
-def _told(report: RetentionReport, terminal: Terminal) -> int:
+def _print_retention(report: RetentionReport, terminal: Terminal) -> int:
     terminal.json(report)
     for one in report.rules:
         events = sum(one.threads.values())
@@ -64,4 +64,4 @@ def _told(report: RetentionReport, terminal: Terminal) -> int:
     return 0
 
 
-RETAIN = Command(_declare, retain)
+RETAIN = Command(_declare_retention, retain)

@@ -11,7 +11,7 @@ from memory_engine.recall.hits import KINDS, Found, hit_lines
 WIDTH_MAX = 100
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
+def _declare_thread_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", help="a question, or words")
     parser.add_argument(
         "--thread",
@@ -45,7 +45,7 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
     if asked.at is not None and asked.as_of is not None:
         raise WrongArgument("give --at or --as-of, not both")
     async with existing(asked.db, plugins=asked.plugins) as engine:
-        found = await _found(engine, threads, asked)
+        found = await _search_hits(engine, threads, asked)
         why_nothing = "" if found else await _why_nothing(engine, threads, asked)
     terminal.json(
         {
@@ -56,7 +56,7 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
     )
     if not found:
         terminal.say(why_nothing)
-    _put(found, len(threads) != 1, terminal)
+    _print_hits(found, len(threads) != 1, terminal)
     return 0
 
 
@@ -71,7 +71,7 @@ async def _why_nothing(engine: Engine, threads: list[str], asked: argparse.Names
     return f"nothing was found (embedded kinds are {', '.join(KINDS)})" if unknown else "nothing was found"
 
 
-async def _found(engine: Engine, threads: list[str], asked: argparse.Namespace) -> Found:
+async def _search_hits(engine: Engine, threads: list[str], asked: argparse.Namespace) -> Found:
     kinds = tuple(asked.kind or ())
     if asked.at is not None:
         thread = engine.thread(threads[0])
@@ -91,11 +91,11 @@ async def _found(engine: Engine, threads: list[str], asked: argparse.Namespace) 
     )
 
 
-def _put(found: Found, several: bool, terminal: Terminal) -> None:
+def _print_hits(found: Found, several: bool, terminal: Terminal) -> None:
     """The hits, of `several` threads with the thread of each."""
     terminal.lines(hit_lines(found, width=min(terminal.width, WIDTH_MAX), several=several))
     if found.failure:
         terminal.warn(f"found by words alone: {found.failure}")
 
 
-SEARCH = Command(_declare, search)
+SEARCH = Command(_declare_thread_search, search)

@@ -16,7 +16,7 @@ CHART_COLUMNS = 80
 _BLOCK = "█"
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
+def _declare_stats(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--chart",
         type=positive,
@@ -69,4 +69,4 @@ def _put_chart(days: Mapping[date, int], terminal: Terminal) -> None:
         terminal.put(f"{day}  {number(count):>{digits}}  {terminal.styled(bar, 'cyan')}".rstrip())
 
 
-STATS = Command(_declare, stats)
+STATS = Command(_declare_stats, stats)

@@ -19,7 +19,7 @@ from memory_engine.engine import Engine
 from memory_engine.errors import MemoryEngineError, PluginNotLoaded, ThreadNotFound
 from memory_engine.files.verify_file import verify_file
 from memory_engine.replay.divergence import divergence_lines, lacking_lines, redaction_lines
-from memory_engine.replay.rebuild import RebuildReport, chosen, rebuild
+from memory_engine.replay.rebuild import RebuildReport, chosen_projections, rebuild
 
 
 def _declare_compact(parser: argparse.ArgumentParser) -> None:
@@ -169,7 +169,7 @@ async def rebuild_threads(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 async def _rebuilt(engine: Engine, asked: argparse.Namespace, terminal: Terminal) -> _RebuildOutcome:
     views = asked.view if asked.view or not asked.search else []
-    chosen(engine.kernel.projections, views)  # unknown names are refused before anything is made
+    chosen_projections(engine.kernel.projections, views)  # unknown names are refused before anything is made
     progress = Progress("rebuilding", terminal)
     outcome = _RebuildOutcome()
     for thread_id in [asked.thread] if asked.thread is not None else [info.id for info in await engine.threads()]:

@@ -13,7 +13,7 @@ from memory_engine.cli.commands import (
     Command,
     WrongArgument,
     add_thread,
-    chosen,
+    chosen_plugins,
     existing,
     moment,
     positive,
@@ -175,7 +175,7 @@ async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def _change(asked: argparse.Namespace, engine: Engine) -> Change:
-    plugins = chosen(asked.plugins)
+    plugins = chosen_plugins(asked.plugins)
     loaded = await engine.store.load(asked.thread, sources=False)
     applied = await applied_policy(engine.kernel.reader, loaded.record, loaded.head.seq, engine.config.compaction)
     compactor: Compactor | None = None
@@ -215,13 +215,13 @@ def _prices(asked: argparse.Namespace) -> Prices | None:
 def _edits(asked: argparse.Namespace, registry: EventRegistry) -> list[Edit]:
     edits: list[Edit] = [SkipEvent(seq) for seq in asked.skip]
     for seq, path in asked.replace:
-        edits.append(ReplaceEvent(_seq("--replace", seq), _event(asked.thread, path, registry).event))
+        edits.append(ReplaceEvent(_parsed_seq("--replace", seq), _event(asked.thread, path, registry).event))
     for seq, path in asked.insert:
-        edits.append(InsertEvent(_seq("--insert", seq), _event(asked.thread, path, registry)))
+        edits.append(InsertEvent(_parsed_seq("--insert", seq), _event(asked.thread, path, registry)))
     return edits
 
 
-def _seq(option: str, text: str) -> int:
+def _parsed_seq(option: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise WrongArgument(f"{option} {text}: the first is the seq of an event")
     return int(text)

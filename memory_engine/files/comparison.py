@@ -164,13 +164,15 @@ async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the t
         try:
             async with _opened(path, plugins, key_of) as engine:
                 for thread_id in await _conversations(engine):
-                    name = _named(path, thread_id)
+                    name = _log_label(path, thread_id)
                     for compactor in compactors:
                         if progress is not None:
                             progress(name, compactor.name)
                         timed = _Timed(compactor)
                         change = Change(compactor=timed, policy=policy, call_models=call_models)
-                        rows.append(evolve(await _kept(engine.kernel, thread_id, change, name), seconds=timed.seconds))
+                        rows.append(
+                            evolve(await _score_of(engine.kernel, thread_id, change, name), seconds=timed.seconds)
+                        )
         except (MemoryEngineError, OSError) as error:
             unread.append(Unread(str(path), str(error)))
     return Comparison(rows=tuple(rows), unread=tuple(unread))
@@ -220,7 +222,7 @@ def _check_is_there(path: Path) -> None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 
-def _named(path: Path, thread_id: str) -> str:
+def _log_label(path: Path, thread_id: str) -> str:
     """The file, and which of its threads, if there are several."""
     own = thread_id.removeprefix(f"{path.stem}/")
     return str(path) if own == path.stem else f"{path}#{own}"
@@ -255,7 +257,7 @@ class _Timed:
             self.seconds += time.perf_counter() - begun
 
 
-async def _kept(kernel: Kernel, thread_id: str, change: Change, name: str) -> CompactorScore:
+async def _score_of(kernel: Kernel, thread_id: str, change: Change, name: str) -> CompactorScore:
     """Run one log again, and measure what is left of the compacted messages."""
     loaded = await kernel.store.load(thread_id, sources=False)
     policy = change.policy or loaded.record.policy or SMALL_WINDOW
@@ -265,7 +267,7 @@ async def _kept(kernel: Kernel, thread_id: str, change: Change, name: str) -> Co
     assert change.compactor is not None
     state = run.log.state
     originals = await _compacted(run.log)
-    said = "\n".join(map(_text, originals))
+    said = "\n".join(map(_text_with_calls, originals))
     facts = facts_of(said)
     context = kernel[ContextBuilder].build(state, thread_id)
     lost = missing("\n".join(map(message_text, context.messages)), facts)
@@ -291,6 +293,6 @@ async def _compacted(log: ForkLog) -> list[Chunk]:
     return [chunk for chunk in chunks.values() if chunk.type != ChunkType.COMPACTED]
 
 
-def _text(chunk: Chunk) -> str:
+def _text_with_calls(chunk: Chunk) -> str:
     calls = (f"{call.name} {call.arguments}" for call in chunk.calls)
     return "\n".join((chunk.text, *calls))

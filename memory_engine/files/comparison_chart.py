@@ -50,7 +50,7 @@ def _shares(row: CompactorScore) -> tuple[float, float]:
     return min(row.tokens_kept or 0.0, 1.0), 1.0 if facts is None else facts
 
 
-def _place(row: CompactorScore, right: float) -> tuple[float, float]:
+def _chart_point(row: CompactorScore, right: float) -> tuple[float, float]:
     tokens, facts = _shares(row)
     x = LEFT + tokens / right * (WIDTH - LEFT - RIGHT)
     y = TOP + (1 - facts) * (HEIGHT - TOP - BOTTOM)
@@ -78,11 +78,11 @@ def _grid(right: float) -> list[str]:
 
 
 def _dot(row: CompactorScore, right: float, kind: str, radius: int) -> str:
-    x, y = _place(row, right)
-    return svg.dot(x, y, radius, kind, f"{row.log or 'all logs'}, {row.compactor}: {_said(row)}")
+    x, y = _chart_point(row, right)
+    return svg.dot(x, y, radius, kind, f"{row.log or 'all logs'}, {row.compactor}: {_point_label(row)}")
 
 
-def _said(row: CompactorScore) -> str:
+def _point_label(row: CompactorScore) -> str:
     tokens, facts = _shares(row)
     return f"{tokens:.0%} of tokens, {facts:.0%} of facts"
 
@@ -91,9 +91,9 @@ def _labels(totals: Sequence[CompactorScore], right: float) -> list[str]:
     """The compactors' names next to their large dots, none over another."""
     parts: list[str] = []
     lowest = -1000.0
-    for total in sorted(totals, key=lambda total: _place(total, right)[1]):
-        x, y = _place(total, right)
+    for total in sorted(totals, key=lambda total: _chart_point(total, right)[1]):
+        x, y = _chart_point(total, right)
         lowest = max(y + 4, lowest + 18)
         anchor, at = ("start", x + 14) if x < WIDTH * 0.65 else ("end", x - 14)
-        parts.append(svg.text((at, lowest), f"{total.compactor}: {_said(total)}", "label", anchor=anchor))
+        parts.append(svg.text((at, lowest), f"{total.compactor}: {_point_label(total)}", "label", anchor=anchor))
     return parts

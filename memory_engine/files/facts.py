@@ -21,7 +21,7 @@ _ENDS = frozenset('.!?:;"“”„«»‚‘([{<>|*#•–—-_/\\')  # noqa: RU
 def facts_of(text: str) -> tuple[str, ...]:
     """The facts that a text states, once each, in order."""
     words = (match for match in VALUE.finditer(text) if is_value(match[0]) or _is_path(match[0]))
-    found = sorted((*words, *_names(text)), key=re.Match.start)
+    found = sorted((*words, *_capitalised_words(text)), key=re.Match.start)
     return tuple(dict.fromkeys(one[0] for one in found if _begins(text, one.start()) and _ends(text, one.end())))
 
 
@@ -39,7 +39,7 @@ def _is_path(word: str) -> bool:
     return len(word) > 4 and bool(_SUFFIX.fullmatch(word.rpartition("/")[2]) or _CAMEL.search(word))
 
 
-def _names(text: str) -> Iterator[re.Match[str]]:
+def _capitalised_words(text: str) -> Iterator[re.Match[str]]:
     """Words with a capital letter where none was due."""
     for match in _WORD.finditer(text):
         word = match[0]

@@ -70,7 +70,7 @@ def detected(values: Sequence[object], hints: Iterable[Format | None] = ()) -> F
     return next(iter(found)) if found else "openai.chat"
 
 
-def told(values: Sequence[object]) -> Format | None:
+def unambiguous_format(values: Sequence[object]) -> Format | None:
     """The format that messages of a file show by themselves; `None` where they mean the same in each.
 
     Files of chat-completions may have keys of their own, so less is a sign than in `detected`: not the `type` of a
@@ -103,7 +103,7 @@ def _signs(value: object) -> Iterable[Format]:
         yield "anthropic"
     elif isinstance(value.get("type"), str):
         yield "openai.responses"
-    for part in _parts(value):
+    for part in _parts_in(value):
         known = _PARTS.get(str(part.get("type")))
         if known is not None:
             yield known
@@ -121,13 +121,13 @@ def is_langchain(value: Mapping[str, object]) -> bool:
     return isinstance(value.get("data"), Mapping) or "content" in value
 
 
-def _parts(value: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+def _parts_in(value: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
     content = value.get("content")
     return (part for part in content if isinstance(part, Mapping)) if isinstance(content, list) else iter(())
 
 
 def _has_marks(value: object) -> bool:
-    return isinstance(value, Mapping) and any(not _ANTHROPIC_PART_KEYS.isdisjoint(part) for part in _parts(value))
+    return isinstance(value, Mapping) and any(not _ANTHROPIC_PART_KEYS.isdisjoint(part) for part in _parts_in(value))
 
 
 def _is_developers(value: object) -> bool:

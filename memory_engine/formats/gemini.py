@@ -45,10 +45,10 @@ from memory_engine.formats.turns import (
     Speech,
     media_note,
     opening,
-    said,
+    parts_text,
     with_images_within,
 )
-from memory_engine.formats.values import as_list, as_object, compact, data_url, needed, shown, text_of
+from memory_engine.formats.values import as_list, as_object, compact, data_url, needed, short_json, text_at
 
 FORMAT: Format = "gemini"
 ROLES = "function, model, system, user"
@@ -61,8 +61,8 @@ def read(message: Json, dialogue: Dialogue, response_id: str) -> list[Event]:
     """The events of a content, in the order of its parts. Raises `InvalidMessage`."""
     role = message.get("role", "user")
     if role not in ("function", "model", "system", "user"):
-        raise InvalidMessage("$.role", f"the role {shown(role)} is not one of {ROLES}")
-    parts, held = read_parts(message.get("parts") or [], _part, "$.parts")
+        raise InvalidMessage("$.role", f"the role {short_json(role)} is not one of {ROLES}")
+    parts, held = read_parts(message.get("parts") or [], _read_gemini_part, "$.parts")
     if role == "model":
         return _Answer(dialogue, response_id).read(parts, held)
     if not parts:
@@ -70,7 +70,7 @@ def read(message: Json, dialogue: Dialogue, response_id: str) -> list[Event]:
     if role == "system":
         event = dialogue.instructed(single_text(held))
         return [with_native(event, FORMAT, parts, [one.ours for one in held])]
-    return _said(parts, held, dialogue)
+    return _user_content_events(parts, held, dialogue)
 
 
 def whole_response(value: Json) -> WholeResponse | None:
@@ -137,7 +137,7 @@ OWN = OwnForm(FORMAT, made, ())
 # what a content holds
 
 
-def _said(parts: list[Json], held: list[ReadPart], dialogue: Dialogue) -> list[Event]:
+def _user_content_events(parts: list[Json], held: list[ReadPart], dialogue: Dialogue) -> list[Event]:
     events: list[Event] = []
     results = [n for n, one in enumerate(parts) if under(one, "functionResponse") is not None]
     start = 0
@@ -147,15 +147,15 @@ def _said(parts: list[Json], held: list[ReadPart], dialogue: Dialogue) -> list[E
             event = UserMessage(content=single_text(run))
             events.append(with_native(event, FORMAT, parts[start:end], [one.ours for one in run]))
         if end < len(parts):
-            events.append(_result(parts[end], dialogue, f"$.parts[{end}]"))
+            events.append(_function_response_event(parts[end], dialogue, f"$.parts[{end}]"))
         start = end + 1
     return events
 
 
-def _result(part: Json, dialogue: Dialogue, where: str) -> Event:
+def _function_response_event(part: Json, dialogue: Dialogue, where: str) -> Event:
     found = as_object(under(part, "functionResponse"), "a functionResponse", where)
     name = needed(found, "name", "a functionResponse", where)
-    call_id = text_of(found, "id", where) or dialogue.waits_under(name)
+    call_id = text_at(found, "id", where) or dialogue.waits_under(name)
     response = found.get("response")
     said = next((response[key] for key in _ANSWERS if isinstance(response, dict) and list(response) == [key]), None)
     content = said if isinstance(said, str) else compact(response) if response is not None else ""
@@ -180,7 +180,7 @@ class _Answer:
         for n, (part, one) in enumerate(zip(parts, held, strict=True)):
             if part.get("thought") is True:
                 self._end()
-                event = LlmThinking(content=text_of(part, "text"), response_id=self._response_id)
+                event = LlmThinking(content=text_at(part, "text"), response_id=self._response_id)
                 self._events.append(with_native(event, FORMAT, [part], [None]))
             elif under(part, "functionCall") is not None:
                 self._call(part, n)
@@ -205,7 +205,7 @@ class _Answer:
         found = as_object(under(part, "functionCall"), "a functionCall", where)
         given = as_object(found.get("args") or {}, "the args of a functionCall", f"{where}.args")
         name = needed(found, "name", "a functionCall", where)
-        call_id = text_of(found, "id", where) or f"call-{self._response_id}-{n}"
+        call_id = text_at(found, "id", where) or f"call-{self._response_id}-{n}"
         call = ToolCall(id=call_id, name=name, arguments=compact(given))
         self._dialogue.asked([call], where)
         self._calls.append(call)
@@ -230,7 +230,7 @@ def _goes_on(part: Json, ours: Json) -> bool:
     return all(is_equal(part.get(key), value) for key, value in ours.items())
 
 
-def _part(part: Json, where: str) -> ReadPart:
+def _read_gemini_part(part: Json, where: str) -> ReadPart:
     if isinstance(text := part.get("text"), str):
         return ReadPart(TextPart(text), {"text": text})
     blob = under(part, "inlineData")
@@ -279,7 +279,7 @@ class GeminiAssembly:
         is_text = isinstance(last.get("text"), str) and isinstance(part.get("text"), str)
         is_sealed = any(under(last, key) is not None for key in ("thoughtSignature",))
         if is_text and not is_sealed and last.get("thought") == part.get("thought"):
-            self._parts[-1] = {**last, **part, "text": text_of(last, "text") + text_of(part, "text")}
+            self._parts[-1] = {**last, **part, "text": text_at(last, "text") + text_at(part, "text")}
         else:
             self._parts.append(part)
 
@@ -332,7 +332,7 @@ def render(turns: Sequence[FormTurn], options: RenderOptions) -> GeminiInput:
         if turn.role != "agent":
             _say(contents, "user", _others(turn))
             continue
-        parts = _response(turn)
+        parts = _answer_parts(turn)
         if parts and not contents:
             _say(contents, "user", [{"text": GO_ON}])
         _say(contents, "model", parts)
@@ -341,7 +341,7 @@ def render(turns: Sequence[FormTurn], options: RenderOptions) -> GeminiInput:
         _say(contents, "user", [{"text": GO_ON}])
     return GeminiInput(
         contents=[{"role": role, "parts": parts} for role, parts in contents],
-        system_instruction="\n\n".join(said(turn.parts) for turn in first) or None,
+        system_instruction="\n\n".join(parts_text(turn.parts) for turn in first) or None,
         tokens=options.tokens + options.thinking_tokens,
     )
 
@@ -362,8 +362,8 @@ def _say(contents: list[tuple[str, list[Json]]], role: str, parts: Iterable[Json
 
 def _others(turn: FormTurn) -> list[Json]:
     if turn.role == "system":
-        return [{"text": f"[Instructions] {said(turn.parts)}"}]
-    ours = [_content(part) for part in turn.parts]
+        return [{"text": f"[Instructions] {parts_text(turn.parts)}"}]
+    ours = [_user_part(part) for part in turn.parts]
     return _as_given(turn.chunk.native, ours) if turn.chunk is not None else ours
 
 
@@ -372,18 +372,18 @@ def _as_given(native: str, ours: list[Json]) -> list[Json]:
     return [one for one in made if isinstance(one, dict)] if isinstance(made, list) else ours
 
 
-def _response(turn: FormTurn) -> list[Json]:
+def _answer_parts(turn: FormTurn) -> list[Json]:
     """The parts of what the model said, in its order."""
     if turn.own:
         return own_blocks(turn.own, OWN)
-    return [part for block in turn.blocks if isinstance(block, Speech | FormCall) for part in _block(block)]
+    return [part for block in turn.blocks if isinstance(block, Speech | FormCall) for part in _model_part(block)]
 
 
-def _block(block: Speech | FormCall) -> Iterator[Json]:
+def _model_part(block: Speech | FormCall) -> Iterator[Json]:
     if isinstance(block, FormCall):
         yield {"functionCall": {"name": block.name, "args": json.loads(block.arguments)}}
     else:
-        yield {"text": said(block.parts)}
+        yield {"text": parts_text(block.parts)}
 
 
 def _results(turn: FormTurn, parts: Sequence[Json]) -> Iterator[Json]:
@@ -395,14 +395,14 @@ def _results(turn: FormTurn, parts: Sequence[Json]) -> Iterator[Json]:
             yield own[0]
             continue
         named = {"id": call["id"], "name": call["name"]} if "id" in call else {"name": call["name"]}
-        yield {"functionResponse": {**named, "response": _answer(result)}}
+        yield {"functionResponse": {**named, "response": _function_output(result)}}
 
 
-def _answer(result: Result) -> Json:
-    return {"error" if result.failed else "result": said(result.parts)}
+def _function_output(result: Result) -> Json:
+    return {"error" if result.failed else "result": parts_text(result.parts)}
 
 
-def _content(part: Part) -> Json:
+def _user_part(part: Part) -> Json:
     """A part of a user's content; a note for what Gemini does not take."""
     match part:
         case TextPart():

@@ -8,7 +8,7 @@ import msgspec
 from memory_engine.core.chunks import Chunk
 from memory_engine.formats.detection import Format
 from memory_engine.formats.native import WHOLE, Json, from_native, is_whole, own_values
-from memory_engine.formats.own import NotSent, own_blocks, taken, typed
+from memory_engine.formats.own import NotSent, accepted_blocks, own_blocks, typed
 from memory_engine.formats.providers import PROVIDERS
 
 THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
@@ -29,24 +29,24 @@ def not_sent(
     kinds = {one.get("type") for chunk in thoughts for one in _thoughts(chunk)}
     kinds |= {typed(value, form).get("type") for _, values in own for value in values}
     blocks = (block for block in sent if isinstance(block, dict) and block.get("type") in kinds)
-    there = {_key({key: block[key] for key in block if key != "cache_control"}) for block in blocks}
+    there = {_equality_key({key: block[key] for key in block if key != "cache_control"}) for block in blocks}
     found = [
-        NotSent(chunk.id, str(value.get("type") or next(iter(value), "")), _why(chunk, form))
+        NotSent(chunk.id, str(value.get("type") or next(iter(value), "")), _omission_reason(chunk, form))
         for chunk, values in own
-        for value, back in zip(values, _back(chunk, values, form), strict=True)
-        if not there or _key(back) not in there
+        for value, back in zip(values, _accepted_values(chunk, values, form), strict=True)
+        if not there or _equality_key(back) not in there
     ]
-    unsealed = (chunk for chunk in thoughts if there.isdisjoint(map(_key, _thoughts(chunk))))
+    unsealed = (chunk for chunk in thoughts if there.isdisjoint(map(_equality_key, _thoughts(chunk))))
     why = "no provider can verify it here: it is not sealed for this one"
     return (*found, *(NotSent(chunk.id, str(_thoughts(chunk)[0].get("type", "thought")), why) for chunk in unsealed))
 
 
-def _back(chunk: Chunk, values: Iterable[Json], form: Format) -> list[Json]:
+def _accepted_values(chunk: Chunk, values: Iterable[Json], form: Format) -> list[Json]:
     """The values as the provider takes them back."""
-    return taken([typed(one, form) for one in values], chunk, PROVIDERS[form].OWN)
+    return accepted_blocks([typed(one, form) for one in values], chunk, PROVIDERS[form].OWN)
 
 
-def _why(chunk: Chunk, form: Format) -> str:
+def _omission_reason(chunk: Chunk, form: Format) -> str:
     is_own = bool(from_native(chunk.native, form))
     return "the provider refuses it here" if is_own else "only the provider that sent it can read it"
 
@@ -60,7 +60,7 @@ def _thoughts(chunk: Chunk) -> list[Json]:
     return [*known, {"type": "thinking", "reasoning_content": chunk.text}]
 
 
-def _key(value: object) -> bytes:
+def _equality_key(value: object) -> bytes:
     """A key that is the same for equal values, whatever the order of their keys."""
     try:
         return msgspec.json.encode(value, order="deterministic")

@@ -89,11 +89,11 @@ def _under(ours: Json, key: str, value: object) -> object:
 def _beyond_list(whole: list[object], ours: list[object]) -> object:
     if len(whole) != len(ours) or not all(isinstance(one, dict | _OtherwiseMade | None) for one in ours):
         return SAME if is_equal(whole, ours) else {WHOLE: whole}
-    entries = [_entry(one, other) for one, other in zip(whole, ours, strict=True)]
+    entries = [_native_entry(one, other) for one, other in zip(whole, ours, strict=True)]
     return entries if any(entries) else SAME
 
 
-def _entry(whole: object, ours: object) -> object:
+def _native_entry(whole: object, ours: object) -> object:
     if ours is None:
         return {WHOLE: whole}
     if ours is OTHERWISE or not isinstance(whole, dict) or not {WHOLE, INSTEAD}.isdisjoint(whole):
@@ -142,7 +142,7 @@ def own_values(native: str) -> Iterator[Json]:
     """Yield the values in a `native` that the fields do not make at all, other than thoughts: a hosted tool's items."""
     if f'"{WHOLE}"' not in native:
         return
-    for name, said in _read(native).items():
+    for name, said in _native_object(native).items():
         message = said.get("message") if isinstance(said, dict) else None
         other = _THOUGHTS
         if name == "langchain" and isinstance(message, dict):
@@ -226,11 +226,11 @@ def from_native(native: str, format: str) -> Json:
 
     A redacted `native` may be any text: if it cannot be read, the result is empty.
     """
-    found = _read(native).get(format) if f'"{format}"' in native else None
+    found = _native_object(native).get(format) if f'"{format}"' in native else None
     return found if isinstance(found, dict) else {}
 
 
-def _read(native: str) -> Json:
+def _native_object(native: str) -> Json:
     """Return the object in a `native`; an empty one without any."""
     for read in (msgspec.json.decode, json.loads):  # the second takes lone surrogates and infinity, too
         with suppress(ValueError, RecursionError):
@@ -261,7 +261,7 @@ def reported_usages(native: str) -> Iterator[ReportedUsage]:
     """The usages in a `native`: mostly one, and none but on the last event of a response."""
     if '"response"' not in native:
         return
-    for said in _read(native).values():
+    for said in _native_object(native).values():
         response = said.get("response") if isinstance(said, dict) else None
         if isinstance(response, dict) and isinstance(counted := response.get("usage"), dict):
             model = response.get("model")
@@ -273,13 +273,13 @@ def reported_usages(native: str) -> Iterator[ReportedUsage]:
 def _reported(model: str, counted: Mapping[str, object]) -> ReportedUsage:
     """Read OpenAI's or Anthropic's counts: OpenAI includes cached tokens in the input, Anthropic counts them apart."""
     details = counted.get("prompt_tokens_details") or counted.get("input_tokens_details")
-    within = _whole(details.get("cached_tokens")) if isinstance(details, dict) else 0
-    beside = _whole(counted.get("cache_read_input_tokens"))
-    fed = _whole(counted.get("prompt_tokens")) + _whole(counted.get("input_tokens"))
-    fed += beside + _whole(counted.get("cache_creation_input_tokens"))
-    made = _whole(counted.get("completion_tokens")) + _whole(counted.get("output_tokens"))
+    within = _positive_int(details.get("cached_tokens")) if isinstance(details, dict) else 0
+    beside = _positive_int(counted.get("cache_read_input_tokens"))
+    fed = _positive_int(counted.get("prompt_tokens")) + _positive_int(counted.get("input_tokens"))
+    fed += beside + _positive_int(counted.get("cache_creation_input_tokens"))
+    made = _positive_int(counted.get("completion_tokens")) + _positive_int(counted.get("output_tokens"))
     return ReportedUsage(model, Usage(input_tokens=fed, output_tokens=made), within + beside)
 
 
-def _whole(value: object) -> int:
+def _positive_int(value: object) -> int:
     return value if isinstance(value, int) and value > 0 else 0

@@ -265,14 +265,14 @@ def _last_field(text: str) -> Form | None:
 
 def frame_of(text: str) -> frozenset[str]:
     """Return the marks at a reply's edges: the label or tag it begins with, and those of its last three lines."""
-    head = _lines(text[:EDGE_CHARS])[:1]
+    head = _label_lines(text[:EDGE_CHARS])[:1]
     marks = {f"{_HEAD}{label[0].casefold().strip()}" for line in head if (label := _LABEL.match(line))}
     if "\n" in text.strip():
-        marks.update(mark for line in _lines(text[-EDGE_CHARS:])[-3:] for mark in _tail_marks(line))
+        marks.update(mark for line in _label_lines(text[-EDGE_CHARS:])[-3:] for mark in _tail_marks(line))
     return frozenset(marks)
 
 
-def _lines(text: str) -> list[str]:
+def _label_lines(text: str) -> list[str]:
     return [line.strip()[:_LABEL_CHARS] for line in text.splitlines() if line.strip()]
 
 

@@ -85,20 +85,20 @@ def native_message(ours: Json, chunk: Chunk | None, form: str) -> Json:
     message = from_native(chunk.native, form).get("message") if chunk is not None and chunk.native else None
     if not isinstance(message, dict):
         return ours
-    more = {key: value for key, value in message.items() if key not in _OWN and _fits(ours.get(key), value)}
+    more = {key: value for key, value in message.items() if key not in _OWN and _only_adds(ours.get(key), value)}
     return cast("Json", filled(ours, more))
 
 
-def _fits(ours: object, more: object) -> bool:
+def _only_adds(ours: object, more: object) -> bool:
     """Whether what is laid over a value only adds to it."""
     if ours is None:
         return True
     if isinstance(ours, list) and isinstance(more, list):
-        return len(ours) == len(more) and all(map(_fits, ours, more))
+        return len(ours) == len(more) and all(map(_only_adds, ours, more))
     return (
         isinstance(ours, dict)
         and isinstance(more, dict)
-        and all(key not in ours or _fits(ours[key], value) for key, value in more.items())
+        and all(key not in ours or _only_adds(ours[key], value) for key, value in more.items())
     )
 
 
@@ -148,7 +148,7 @@ def own_blocks(chunks: Iterable[Chunk], own: OwnForm) -> list[Json]:
     for chunk in chunks:
         listed = message_of(chunk.native, own.format, cast("list[object]", own.made(fields_of(chunk))))
         found = [block for block in listed if isinstance(block, dict)] if isinstance(listed, list) else []
-        blocks += taken([typed(block, own.format) for block in found], chunk, own)
+        blocks += accepted_blocks([typed(block, own.format) for block in found], chunk, own)
     return blocks
 
 
@@ -158,7 +158,7 @@ def around_of(chunk: Chunk, form: str) -> Json:
     return around if isinstance(around, dict) else {}
 
 
-def taken(blocks: list[Json], chunk: Chunk, own: OwnForm) -> list[Json]:
+def accepted_blocks(blocks: list[Json], chunk: Chunk, own: OwnForm) -> list[Json]:
     """Return the blocks of a chunk without refused fields: the same ones where its `native` names no such field."""
     is_suspect = any(name in chunk.native for name in own.marks)
     return [without_refused(block, own) for block in blocks] if is_suspect else blocks

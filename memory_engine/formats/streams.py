@@ -5,7 +5,7 @@ from typing import Protocol
 from memory_engine.errors import InvalidMessage
 from memory_engine.formats.detection import Format
 from memory_engine.formats.native import Json
-from memory_engine.formats.values import shown, text_of
+from memory_engine.formats.values import short_json, text_at
 
 
 class Assembly(Protocol):
@@ -49,7 +49,7 @@ def index_in(value: Json, key: str) -> int:
     """Return the number of a block or an item under a key. Raises `InvalidMessage`."""
     found = value.get(key)
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise InvalidMessage(f"$.{key}", f"{key} is a number from 0 on, not {shown(found)}")
+        raise InvalidMessage(f"$.{key}", f"{key} is a number from 0 on, not {short_json(found)}")
     return found
 
 
@@ -68,5 +68,5 @@ def objects_in(item: Json, key: str) -> list[Json]:
 def told_error(error: object) -> str:
     """A provider's report of an error."""
     if isinstance(error, dict):
-        return text_of(error, "message") or text_of(error, "code") or shown(error)
-    return shown(error)
+        return text_at(error, "message") or text_at(error, "code") or short_json(error)
+    return short_json(error)

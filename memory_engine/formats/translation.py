@@ -108,7 +108,7 @@ class Messages:
             events = _events(self.format, unit, binding, named or new_name())
         except InvalidMessage as error:
             is_run = self.format == "openai.responses" and unit.response is None
-            raise _placed(error, unit.at, is_run=is_run) from None
+            raise _located_error(error, unit.at, is_run=is_run) from None
         events = [_storable(event, self.format) for event in events]
         of_one = unit.messages[0] if len(unit.messages) == 1 else {}
         read = tuple(marked(events, of_one, dialogue.hearing))
@@ -129,7 +129,7 @@ def interrupted(format: Format, messages: list[Json], around: Json, why: str, na
     Calls, whole or not, are kept in `native` as `unfinished`: they were not to be run, so none may wait.
     """
     rest, calls = PROVIDERS[format].without_calls(messages)
-    events = _read(format, rest, Dialogue(), name)
+    events = _translate(format, rest, Dialogue(), name)
     if not isinstance(events[-1], LlmTextResponse):
         events.append(LlmTextResponse(content="", response_id=name))
     events[-1] = msgspec.structs.replace(events[-1], interrupted=why)
@@ -140,10 +140,12 @@ def interrupted(format: Format, messages: list[Json], around: Json, why: str, na
 def _events(format: Format, unit: _Unit, dialogue: Dialogue, name: str) -> list[Event]:
     response = unit.response
     if response is None:
-        return without_needless_ids(_read(format, unit.messages, dialogue, name))
+        return without_needless_ids(_translate(format, unit.messages, dialogue, name))
     if response.stopped and PROVIDERS[format].has_half_call(unit.messages):
         return interrupted(format, unit.messages, response.around, response.stopped, name)
-    events = _with_response(_read(format, unit.messages, dialogue, name, is_response=True), format, response.around)
+    events = _with_response(
+        _translate(format, unit.messages, dialogue, name, is_response=True), format, response.around
+    )
     if response.stopped and isinstance(said := events[-1], LlmTextResponse):
         events[-1] = msgspec.structs.replace(said, interrupted=response.stopped)
     return events
@@ -159,15 +161,15 @@ def _storable(event: Event, format: Format) -> Event:
     if format == "openai.chat" and isinstance(event, LlmThinking):
         return msgspec.structs.replace(event, content=visible(event.content))
     module, stored = PROVIDERS[format], _visible(event)
-    whole = message_of(event.native, format, module.made(_said(event)))
+    whole = message_of(event.native, format, module.made(_model_fields(event)))
     kept = from_native(event.native, format)
-    message = beyond(whole, _beside(whole, module.made(_said(stored)), kept.get("message")))
+    message = beyond(whole, _marked_differences(whole, module.made(_model_fields(stored)), kept.get("message")))
     response = kept.get("response")
     native = to_native(format, message, response if isinstance(response, dict) else None)
     return msgspec.structs.replace(stored, native=native)
 
 
-def _beside(whole: object, ours: object, entries: object) -> object:
+def _marked_differences(whole: object, ours: object, entries: object) -> object:
     """The fields' message, with marks where it differs from the whole: `entries` are those of `native`."""
     if isinstance(whole, list) and isinstance(ours, list):
         known = entries if isinstance(entries, list) else [{} for _ in whole]
@@ -179,7 +181,7 @@ def _beside(whole: object, ours: object, entries: object) -> object:
         ]
     if isinstance(whole, dict) and isinstance(ours, dict):
         listed = entries if isinstance(entries, dict) else {}
-        return {key: _beside(whole.get(key), one, listed.get(key)) for key, one in ours.items()}
+        return {key: _marked_differences(whole.get(key), one, listed.get(key)) for key, one in ours.items()}
     return ours
 
 
@@ -211,7 +213,7 @@ def _visible(event: Response) -> Response:
     return msgspec.structs.replace(event, content=tuple(shown))
 
 
-def _said(event: Response) -> ModelFields:
+def _model_fields(event: Response) -> ModelFields:
     match event:
         case LlmThinking():
             return ModelFields(content=event.content, signature=event.signature, is_thinking=True)
@@ -244,7 +246,7 @@ def _runs(items: list[Json], start: int) -> Iterator[_Unit]:
     return (_Unit(start + at, run) for at, run in openai_responses.runs(items)) if items else iter(())
 
 
-def _read(
+def _translate(
     format: Format, messages: list[Json], dialogue: Dialogue, name: str, *, is_response: bool = False
 ) -> list[Event]:
     """Translate messages that belong together into events."""
@@ -270,7 +272,7 @@ def _with_response(events: list[Event], format: Format, around: Json) -> list[Ev
     return [*events[:-1], msgspec.structs.replace(last, native=to_native(format, message, told))]
 
 
-def _placed(error: InvalidMessage, at: int, *, is_run: bool) -> InvalidMessage:
+def _located_error(error: InvalidMessage, at: int, *, is_run: bool) -> InvalidMessage:
     """Return the error with its place in the input. In a run of items, its own place begins with the item."""
     if not is_run:
         return error.within(f"$[{at}]")

@@ -117,7 +117,7 @@ OPENAI_IMAGE_LIMITS = ImageLimits(most=500)
 def with_images_within(turns: Sequence[FormTurn], limits: ImageLimits) -> Sequence[FormTurn]:
     """The turns with notes for images that no request may show, and for the oldest ones where they are too many."""
     found = [part for turn in turns for part in _shown_parts(turn) if isinstance(part, ImagePart)]
-    reasons = _left_out(found, limits)
+    reasons = _image_omissions(found, limits)
     if not any(reasons):
         return turns
     each = iter(reasons)
@@ -131,7 +131,7 @@ def _shown_parts(turn: FormTurn) -> Iterator[Part]:
         yield from result.parts
 
 
-def _left_out(found: Sequence[ImagePart], limits: ImageLimits) -> list[str]:
+def _image_omissions(found: Sequence[ImagePart], limits: ImageLimits) -> list[str]:
     """Why each image is left out; empty for those that stay.
 
     The oldest go in steps of a fifth: were it one by one, the prefix would change with every image that comes.
@@ -179,7 +179,7 @@ def runs(turn: FormTurn) -> list[tuple[Chunk | None, list[Block]]]:
     return found
 
 
-def said(parts: Iterable[Part]) -> str:
+def parts_text(parts: Iterable[Part]) -> str:
     """The texts of parts, with notes for images and files that a form has no place for."""
     return "\n".join(part.text if isinstance(part, TextPart) else media_note(part) for part in parts)
 

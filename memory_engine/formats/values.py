@@ -23,7 +23,7 @@ def plain(value: object, where: str = "$") -> object:
     Raises `InvalidMessage` for what JSON does not hold.
     """
     try:
-        return _plain(value, 0)
+        return _plain_json(value, 0)
     except InvalidMessage as error:
         raise error.within(where) from None
 
@@ -35,7 +35,7 @@ def _is_stream(value: object) -> bool:
     return hasattr(value, "__aiter__") or hasattr(value, "__next__")
 
 
-def _plain(value: object, depth: int) -> object:
+def _plain_json(value: object, depth: int) -> object:
     if type(value) in _SCALARS:
         return value
     if depth > _DEPTH_MAX:
@@ -48,32 +48,32 @@ def _plain(value: object, depth: int) -> object:
         case float() if math.isfinite(value):
             return value
         case Mapping():
-            return {_key(key): _inside(one, f".{key}", depth) for key, one in value.items()}
+            return {_text_key(key): _inside(one, f".{key}", depth) for key, one in value.items()}
         case list() | tuple():
             return [_inside(one, f"[{n}]", depth) for n, one in enumerate(value)]
     dumped = _dumped(value)
     if dumped is None:
         give = "feed the chunks of a stream to `thread.recording()`" if _is_stream(value) else _GIVE
-        raise InvalidMessage("$", f"{_named(value)} is not a value of JSON; {give}")
-    return _plain(dumped, depth + 1)
+        raise InvalidMessage("$", f"{_type_label(value)} is not a value of JSON; {give}")
+    return _plain_json(dumped, depth + 1)
 
 
 def _inside(value: object, place: str, depth: int) -> object:
     if type(value) in _SCALARS:
         return value
     try:
-        return _plain(value, depth + 1)
+        return _plain_json(value, depth + 1)
     except InvalidMessage as error:
         raise error.within(f"${place}") from None
 
 
-def _key(key: object) -> str:
+def _text_key(key: object) -> str:
     if not isinstance(key, str):
         raise InvalidMessage("$", f"the key {key!r} is not a text")
     return key
 
 
-def _named(value: object) -> str:
+def _type_label(value: object) -> str:
     return str(value) if isinstance(value, float) else f"a {type(value).__name__}"
 
 
@@ -88,7 +88,7 @@ def _dumped(value: object) -> object:
         except TypeError:
             return dump()
         except ValueError as error:
-            told = f"{_named(value)} holds what is not a value of JSON ({error}); give it without that"
+            told = f"{_type_label(value)} holds what is not a value of JSON ({error}); give it without that"
             raise InvalidMessage("$", told) from None
         kind = getattr(value, "type", None)  # a default, which tells LangChain's messages apart
         is_langchains = isinstance(kind, str) and hasattr(value, "response_metadata")
@@ -111,7 +111,7 @@ def as_list(value: object, what: str, where: str) -> list[object]:
     return value
 
 
-def text_of(value: Mapping[str, object], key: str, where: str = "$") -> str:
+def text_at(value: Mapping[str, object], key: str, where: str = "$") -> str:
     """The text under a key, empty without one."""
     found = value.get(key)
     if found is None:
@@ -125,7 +125,7 @@ def needed(value: Mapping[str, object], key: str, what: str, where: str) -> str:
     """The text under a key that `what` must have."""
     if not isinstance(value.get(key), str):
         raise InvalidMessage(where, f"{what} has no {key}, which is a text")
-    return text_of(value, key, where)
+    return text_at(value, key, where)
 
 
 def data_url(media_type: str, data: str) -> str:
@@ -144,12 +144,12 @@ def compact(value: object) -> str:
     return written(value)
 
 
-def joined(texts: Iterable[str], between: str = "\n") -> str:
+def joined_texts(texts: Iterable[str], between: str = "\n") -> str:
     """The texts that say something, one after the other."""
     return between.join(filter(None, texts))
 
 
-def shown(value: object) -> str:
+def short_json(value: object) -> str:
     """A value for a message to a person."""
     return compact(value)[:60]
 

@@ -107,7 +107,7 @@ class ChatReader:
         value = record.value
         if isinstance(value, Event):
             return [value]
-        values = list(value) if isinstance(value, ResponseItems) else [_message(value)]
+        values = list(value) if isinstance(value, ResponseItems) else [_transcript_message(value)]
         read = self._messages(values, record.format).read(self._dialogue, lambda: f"message-{record.number}")
         events = [event for message in read for event in message.events]
         if isinstance(self._dialogue, _Lenient) and self._dialogue.lost:
@@ -120,7 +120,7 @@ class ChatReader:
         """The values in the format that was given, or that they or earlier ones show; else chat-completions."""
         if format:
             return Messages(values, format)
-        found = self._given or detection.told(values)
+        found = self._given or detection.unambiguous_format(values)
         if found is not None and self._format is not None and found != self._format:
             why = f"a message of {found} after one of {self._format}; say which it is with --format"
             raise InvalidMessage("$", why)
@@ -144,7 +144,7 @@ def _of_origin(event: Event, record: Record) -> Event:
     return event
 
 
-def _message(value: object) -> object:
+def _transcript_message(value: object) -> object:
     """Return the message inside a line of a client's transcript; any other value unchanged."""
     return unwrapped(value) if isinstance(value, dict) else value
 

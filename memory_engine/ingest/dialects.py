@@ -32,7 +32,7 @@ def role_of(name: object) -> str:
     return ROLES.get(lowered, lowered)
 
 
-def said(role: str, content: object, calls: Iterable[Json] = (), thoughts: str = "") -> Json:
+def role_message(role: str, content: object, calls: Iterable[Json] = (), thoughts: str = "") -> Json:
     """A message of chat-completions."""
     message: Json = {"role": role, "content": content}
     asked = list(calls)

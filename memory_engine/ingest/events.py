@@ -89,12 +89,12 @@ class EventReader:
             raise UnusableRecord(f"an event is an object, this is {kind_of(value)}")
         new = NewEvent(
             self._event(value),
-            id=text_of(value, "id") or event_id(self._thread_id, number),
-            occurred_at=_moment(value, "occurred_at"),
-            causation_id=text_of(value, "causation_id"),
-            correlation_id=text_of(value, "correlation_id"),
+            id=record_text(value, "id") or event_id(self._thread_id, number),
+            occurred_at=_iso_moment(value, "occurred_at"),
+            causation_id=record_text(value, "causation_id"),
+            correlation_id=record_text(value, "correlation_id"),
         )
-        return RecordReading((new,), seq=_number(value, "seq"))
+        return RecordReading((new,), seq=_positive_number(value, "seq"))
 
     def refused(self) -> None:
         """Nothing to forget: every event is complete."""
@@ -104,11 +104,11 @@ class EventReader:
         return self
 
     def _event(self, value: Mapping[str, object]) -> Event:
-        name = text_of(value, "type")
+        name = record_text(value, "type")
         if name not in self._versions:
             raise UnusableRecord(f"the event type {name[:60]!r} is not known here; open the engine with its plug-in")
         newest = self._versions[name]
-        version = _number(value, "version") or newest
+        version = _positive_number(value, "version") or newest
         payload = value.get("payload")
         if not isinstance(payload, Mapping):
             raise UnusableRecord(f"the payload of an event is an object, this is {kind_of(payload)}")
@@ -124,7 +124,7 @@ class EventReader:
         return event
 
 
-def text_of(value: Mapping[str, object], key: str) -> str:
+def record_text(value: Mapping[str, object], key: str) -> str:
     """The text under a key, empty without one. Raises `UnusableRecord` for any other value."""
     found = value.get(key)
     if found is None:
@@ -134,7 +134,7 @@ def text_of(value: Mapping[str, object], key: str) -> str:
     return found
 
 
-def _number(value: Mapping[str, object], key: str) -> int | None:
+def _positive_number(value: Mapping[str, object], key: str) -> int | None:
     found = value.get(key)
     if found is None:
         return None
@@ -143,8 +143,8 @@ def _number(value: Mapping[str, object], key: str) -> int | None:
     return found
 
 
-def _moment(value: Mapping[str, object], key: str) -> datetime | None:
-    text = text_of(value, key)
+def _iso_moment(value: Mapping[str, object], key: str) -> datetime | None:
+    text = record_text(value, key)
     if not text:
         return None
     try:

@@ -155,7 +155,7 @@ class Ingestion:
             why = f"the format {recording.format!r} is not known, or the file is not of it"
             return not self._ends(IngestError(path, 1, why))
         try:
-            async for (found,) in _beside(
+            async for (found,) in _batches_on_thread(
                 iter(reader.conversations(recording)), 1
             ):  # each one's records are read before the next is looked for
                 if isinstance(found, IngestError):
@@ -197,7 +197,7 @@ class Ingestion:
         filling = _Filling(conversation, recording, _thread_id(recording.name, conversation.label), branch_of)
         translator = await self._translator(filling)
         try:
-            async for some in _beside(conversation.records, 1 if recording.is_followed else RECORDS_AT_ONCE):
+            async for some in _batches_on_thread(conversation.records, 1 if recording.is_followed else RECORDS_AT_ONCE):
                 if (after := await self._all_at_once(some, translator, filling)) is not None:
                     translator = after
                     continue
@@ -206,7 +206,7 @@ class Ingestion:
                         self._paused()
                         continue
                     why = await self._record(record, translator, filling)
-                    if why and self._ends(_placed(why + self._kept(filling), filling, record)):
+                    if why and self._ends(_error_with_place(why + self._kept(filling), filling, record)):
                         return False
                     if filling.is_refused:
                         return True
@@ -241,7 +241,7 @@ class Ingestion:
                 readings.append(trial.take(record))
             except (UnusableRecord, RecursionError):
                 return None
-        if not await _taken(readings, into):
+        if not await _dispatch_small_records(readings, into):
             return None
         for _ in readings:
             into.result.messages += 1
@@ -340,7 +340,7 @@ def _thread_id(name: str, label: str) -> str:
     return f"{name}/{label}" if label else name
 
 
-async def _beside(values: Iterator[T], at_once: int) -> AsyncIterator[tuple[T, ...]]:
+async def _batches_on_thread(values: Iterator[T], at_once: int) -> AsyncIterator[tuple[T, ...]]:
     """Yield the values, `at_once` at a time, read in a thread so that a long line does not block the event loop."""
     while some := await on_thread(lambda: tuple(islice(values, at_once))):
         yield some
@@ -379,7 +379,7 @@ class _Filling:
     stop_observing: Callable[[], None] | None = None
 
 
-async def _taken(readings: Sequence[RecordReading], into: _Target) -> bool:
+async def _dispatch_small_records(readings: Sequence[RecordReading], into: _Target) -> bool:
     """Dispatch the events of small records in one commit; returns False if they cannot be dispatched so."""
     events = [new for reading in readings for new in reading.events]
     try:
@@ -453,7 +453,7 @@ async def _check_open(events: Sequence[NewEvent], thread: Thread) -> None:
         raise UnusableRecord(f"thread {thread.id!r} is paused and takes nothing until it is resumed")
 
 
-def _placed(why: str, filling: _Filling, record: Record | IngestError) -> IngestError:
+def _error_with_place(why: str, filling: _Filling, record: Record | IngestError) -> IngestError:
     """Return the error with its place, as exact as the file allows."""
     path = str(filling.recording.path)
     if isinstance(record, IngestError) or record.is_line:

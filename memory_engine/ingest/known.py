@@ -19,7 +19,7 @@ async def dispatched(events: Sequence[NewEvent], thread: Thread) -> tuple[Receip
     try:
         return await thread.dispatch_all(events)
     except IdempotencyConflict:
-        for without in (without_origin, _bare):
+        for without in (without_origin, _comparable_event):
             known = [msgspec.structs.replace(new, event=without(new.event)) for new in events]
             if known != list(events):
                 with suppress(IdempotencyConflict):
@@ -66,5 +66,5 @@ def _without_response(event: Event) -> tuple[Event, object]:
     return bare, [one for one in said if one is not None]
 
 
-def _bare(event: Event) -> Event:
+def _comparable_event(event: Event) -> Event:
     return without_origin(without_native(event))

@@ -17,8 +17,8 @@ from memory_engine.ingest.dialects import (
     parts_of,
     response,
     result,
+    role_message,
     role_of,
-    said,
     texts,
     under,
     usage_of,
@@ -118,9 +118,9 @@ class Mapped:
                 return result(call_id, text)
             case "assistant":
                 around = {"model": self._at(record, "model"), "usage": usage_of(self._at(record, "usage"))}
-                return response(said(role, text, calls, thoughts), around)
+                return response(role_message(role, text, calls, thoughts), around)
         name = self._at(record, "name")
-        message = said(role, text)
+        message = role_message(role, text)
         return {**message, "name": str(name)} if name and role == "user" else message
 
 
@@ -128,9 +128,9 @@ def mapping_of(text: str) -> Mapped:
     """The mapping that a text gives, or the JSON file of that name. Raises `InvalidArgument`."""
     path = Path(text)
     if "=" not in text or path.is_file():
-        return _checked(_of_file(path, text), text)
+        return _checked_mapping(_of_file(path, text), text)
     words = [word.partition("=") for word in text.split(",") if word.strip()]
-    return _checked({key.strip(): value.strip() for key, _, value in words}, text)
+    return _checked_mapping({key.strip(): value.strip() for key, _, value in words}, text)
 
 
 def _of_file(path: Path, text: str) -> Mapping[str, object]:
@@ -143,7 +143,7 @@ def _of_file(path: Path, text: str) -> Mapping[str, object]:
     return found
 
 
-def _checked(given: Mapping[str, object], text: str) -> Mapped:
+def _checked_mapping(given: Mapping[str, object], text: str) -> Mapped:
     roles = given.get("roles", {})
     paths = {key: value for key, value in given.items() if key != "roles"}
     found = {key.removeprefix("role:"): value for key, value in paths.items() if key.startswith("role:")}

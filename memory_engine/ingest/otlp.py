@@ -22,8 +22,8 @@ from memory_engine.ingest.dialects import (
     objects,
     response,
     result,
+    role_message,
     role_of,
-    said,
     text_under,
     texts,
     usage_of,
@@ -74,7 +74,7 @@ def traced_conversations(
             continue
         for told in _spans_of(record.value):
             try:
-                span = _span(told, record.line, limits, pool)
+                span = _otel_span(told, record.line, limits, pool)
             except (_Unreadable, RecursionError) as error:
                 why = "its values are nested too deep" if isinstance(error, RecursionError) else str(error)
                 yield IngestError(path, record.line, f"span {_id(told, 'spanId')[:60] or 'without an id'}: {why}")
@@ -108,7 +108,7 @@ class TracedCall:
 
 def conversations_of(spans: Sequence[TracedCall]) -> Iterator[TracedConversation]:
     """The conversations in spans, in the order of their times."""
-    around = _around(spans)
+    around = _enclosing_spans(spans)
     found: dict[str, tuple[TracedConversation, _Merged]] = {}
     named = {span.trace: span.conversation for span in spans if span.conversation}
     for span in sorted(spans, key=lambda one: one.begun):
@@ -127,7 +127,7 @@ def conversations_of(spans: Sequence[TracedCall]) -> Iterator[TracedConversation
         yield conversation
 
 
-def _around(spans: Sequence[TracedCall]) -> set[tuple[str, str]]:
+def _enclosing_spans(spans: Sequence[TracedCall]) -> set[tuple[str, str]]:
     """The spans that have another one with messages in them."""
     parents = {(span.trace, span.id): span.parent for span in spans}
     around: set[tuple[str, str]] = set()
@@ -196,12 +196,12 @@ def _prefixes(values: Sequence[bytes]) -> list[int]:
 
 
 def _spans_of(export: object) -> Iterator[Mapping[str, object]]:
-    for resource in _listed(export, *_EXPORT):
-        for scope in _listed(resource, *_SCOPES):
-            yield from _listed(scope, "spans")
+    for resource in _mappings_under(export, *_EXPORT):
+        for scope in _mappings_under(resource, *_SCOPES):
+            yield from _mappings_under(scope, "spans")
 
 
-def _listed(value: object, *names: str) -> Iterator[Mapping[str, object]]:
+def _mappings_under(value: object, *names: str) -> Iterator[Mapping[str, object]]:
     for name in names:
         found = value.get(name) if isinstance(value, Mapping) else None
         yield from (one for one in (found if isinstance(found, list) else ()) if isinstance(one, Mapping))
@@ -212,10 +212,10 @@ def _id(told: Mapping[str, object], name: str) -> str:
     return str(told.get(name) or told.get(snake) or "")
 
 
-def _span(told: Mapping[str, object], line: int, limits: ReadingLimits, pool: dict[bytes, Json]) -> TracedCall:
+def _otel_span(told: Mapping[str, object], line: int, limits: ReadingLimits, pool: dict[bytes, Json]) -> TracedCall:
     attributes = _attributes(told)
     reading = _Reading(line, limits)
-    asked, answered = reading.of_events(list(_listed(told, "events")))
+    asked, answered = reading.of_events(list(_mappings_under(told, "events")))
     if not _SAID.isdisjoint(attributes):
         asked, answered = reading.of_attributes(attributes)
     elif not asked and not answered:
@@ -308,7 +308,7 @@ def _of_parts(told: Mapping[str, object], role: str) -> Json:
     for n, one in enumerate(objects(within, "tool_calls")):
         inner = one.get("tool_call")
         calls.append(chat_call(inner if isinstance(inner, Mapping) else one, n))
-    return said(role, text, calls)
+    return role_message(role, text, calls)
 
 
 def pooled(messages: Iterable[Json], pool: dict[bytes, Json]) -> list[tuple[bytes, Json]]:
@@ -321,19 +321,19 @@ def pooled(messages: Iterable[Json], pool: dict[bytes, Json]) -> list[tuple[byte
 
 
 def _attributes(told: Mapping[str, object]) -> Json:
-    return {str(one.get("key")): _value(one.get("value")) for one in _listed(told, "attributes")}
+    return {str(one.get("key")): _otlp_value(one.get("value")) for one in _mappings_under(told, "attributes")}
 
 
-def _value(value: object) -> object:
+def _otlp_value(value: object) -> object:
     """A value of OTLP as the JSON value that it encodes."""
     if not isinstance(value, Mapping):
         return None
     for kind, found in value.items():
         match kind.replace("_", "").lower():
             case "arrayvalue":
-                return [_value(one) for one in _listed(found, "values")]
+                return [_otlp_value(one) for one in _mappings_under(found, "values")]
             case "kvlistvalue":
-                return {str(one.get("key")): _value(one.get("value")) for one in _listed(found, "values")}
+                return {str(one.get("key")): _otlp_value(one.get("value")) for one in _mappings_under(found, "values")}
             case "intvalue":
                 return int(found) if isinstance(found, str) and found.lstrip("-").isdecimal() else found
             case _:
@@ -352,7 +352,7 @@ class _Reading:
         """The prompt with its instructions, and the answer."""
         system = self._json(attributes, _SYSTEM)
         parts = [one for one in system if isinstance(one, Mapping)] if isinstance(system, list) else []
-        text = system if isinstance(system, str) else _text_of(parts)
+        text = system if isinstance(system, str) else _otel_text(parts)
         asked: list[Json] = [{"role": "system", "content": text}] if text else []
         return asked + self._messages(attributes, _INPUT, "user"), self._messages(attributes, _OUTPUT, "assistant")[:1]
 
@@ -402,38 +402,38 @@ class _Reading:
             return self._older(told, role)
         objects = [part if isinstance(part, Mapping) else {"type": "text", "content": part} for part in parts]
         results = [part for part in objects if part.get("type") == "tool_call_response"]
-        found: list[Json] = [_result(part.get("id"), part.get("response", part.get("result"))) for part in results]
+        found: list[Json] = [_otel_result(part.get("id"), part.get("response", part.get("result"))) for part in results]
         calls = [
-            _call(part.get("id"), part.get("name"), part.get("arguments"))
+            _otel_call(part.get("id"), part.get("name"), part.get("arguments"))
             for part in objects
             if part.get("type") == "tool_call"
         ]
-        thoughts = _text_of(part for part in objects if part.get("type") in ("reasoning", "thinking"))
-        content = _content([part for part in objects if part.get("type") in _SHOWN])
+        thoughts = _otel_text(part for part in objects if part.get("type") in ("reasoning", "thinking"))
+        content = _otel_content([part for part in objects if part.get("type") in _SHOWN])
         if role == "tool":
             return found
-        return found + _said(role, content, calls, thoughts)
+        return found + _otel_message(role, content, calls, thoughts)
 
     def _older(self, told: Mapping[str, object], role: str) -> list[Json]:
         """A message that has `content` and `tool_calls`, as chat completions have them."""
         content = self._json(told, "content")
         if role == "tool":
-            return [_result(told.get("id") or told.get("tool_call_id"), content)]
+            return [_otel_result(told.get("id") or told.get("tool_call_id"), content)]
         calls = []
-        for call in _listed({"calls": self._json(told, "tool_calls")}, "calls"):
+        for call in _mappings_under({"calls": self._json(told, "tool_calls")}, "calls"):
             function = call.get("function")
             function = function if isinstance(function, Mapping) else call
-            calls.append(_call(call.get("id"), function.get("name"), function.get("arguments")))
+            calls.append(_otel_call(call.get("id"), function.get("name"), function.get("arguments")))
         if content is not None and not isinstance(content, str | list):
             content = compact(content)
-        return _said(role, content, calls, str(told.get("reasoning_content") or ""))
+        return _otel_message(role, content, calls, str(told.get("reasoning_content") or ""))
 
 
 _SAME_ROLES = {"developer": "system", "model": "assistant", "function": "tool"}
 _SHOWN = ("text", "uri", "blob", "file")
 
 
-def _said(role: str, content: object, calls: list[Json], thoughts: str) -> list[Json]:
+def _otel_message(role: str, content: object, calls: list[Json], thoughts: str) -> list[Json]:
     message: Json = {"role": role, "content": content or None}
     if calls:
         message["tool_calls"] = calls
@@ -442,29 +442,29 @@ def _said(role: str, content: object, calls: list[Json], thoughts: str) -> list[
     return [message] if content or calls or thoughts else []
 
 
-def _call(call_id: object, name: object, arguments: object) -> Json:
+def _otel_call(call_id: object, name: object, arguments: object) -> Json:
     text = arguments if isinstance(arguments, str) else compact(arguments or {})
     with suppress(msgspec.DecodeError, UnicodeEncodeError, RecursionError):  # else as the model wrote it
         text = compact(msgspec.json.decode(text))
     return {"id": str(call_id or ""), "type": "function", "function": {"name": str(name or ""), "arguments": text}}
 
 
-def _result(call_id: object, response: object) -> Json:
+def _otel_result(call_id: object, response: object) -> Json:
     text = response if isinstance(response, str) else compact(response if response is not None else "")
     return {"role": "tool", "tool_call_id": str(call_id or ""), "content": text}
 
 
-def _text_of(parts: Iterable[Mapping[str, object]]) -> str:
+def _otel_text(parts: Iterable[Mapping[str, object]]) -> str:
     return "\n".join(str(part.get("content", part.get("text", "")) or "") for part in parts)
 
 
-def _content(parts: Sequence[Mapping[str, object]]) -> object:
+def _otel_content(parts: Sequence[Mapping[str, object]]) -> object:
     if all(part.get("type") == "text" for part in parts):
-        return _text_of(parts)
-    return [_part(part) for part in parts]
+        return _otel_text(parts)
+    return [_otel_part(part) for part in parts]
 
 
-def _part(part: Mapping[str, object]) -> Json:
+def _otel_part(part: Mapping[str, object]) -> Json:
     media = str(part.get("mime_type") or part.get("media_type") or "")
     if part.get("modality") == "image" or media.startswith("image/"):
         url = str(part.get("uri") or f"data:{media};base64,{part.get('content') or part.get('data') or ''}")

@@ -30,7 +30,7 @@ def open_recording(
     if path.suffix.lower() in NOT_JSON:
         return RecordedFile(path, name, format=format, limits=limits)
     records = read_records(path, limits)
-    head = _head(path, limits)
+    head = _surrounding_keys(path, limits)
     return looked_at(RecordedFile(path, name, records, head=head, format=format, limits=limits))
 
 
@@ -62,9 +62,9 @@ def read_records(path: Path, limits: ReadingLimits = DEFAULT_LIMITS) -> Iterator
     try:
         with open_file(path, takes_stream=True) as file:
             if path.suffix in _LINES or not file.seekable() or _is_json_lines(file):
-                yield from _lines(file, str(path), limits)
+                yield from _line_records(file, str(path), limits)
             else:
-                yield from _document(file, str(path), limits)
+                yield from _document_records(file, str(path), limits)
     except OSError as error:
         yield IngestError(str(path), 1, f"cannot be read: {error.strerror or error}")
 
@@ -83,7 +83,7 @@ def _is_json_lines(file: BinaryIO) -> bool:
         file.seek(0)
 
 
-def _lines(file: BinaryIO, path: str, limits: ReadingLimits) -> Iterator[Record | IngestError]:
+def _line_records(file: BinaryIO, path: str, limits: ReadingLimits) -> Iterator[Record | IngestError]:
     number = 0
     line = 0
     while raw := file.readline(VALUE_CHARS_MAX):
@@ -102,10 +102,10 @@ def _lines(file: BinaryIO, path: str, limits: ReadingLimits) -> Iterator[Record 
 
 def parsed_line(raw: bytes, line: int, limits: ReadingLimits) -> object:
     """The value of a line. Raises `BrokenText`."""
-    return parse(_decoded(raw, line), line, limits)
+    return parse(_decoded_line(raw, line), line, limits)
 
 
-def _decoded(raw: bytes, line: int) -> str:
+def _decoded_line(raw: bytes, line: int) -> str:
     try:
         return raw.decode("utf-8-sig" if line == 1 else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
@@ -117,7 +117,7 @@ def _skip_rest(file: BinaryIO) -> None:
         pass
 
 
-def _document(file: BinaryIO, path: str, limits: ReadingLimits) -> Iterator[Record | IngestError]:
+def _document_records(file: BinaryIO, path: str, limits: ReadingLimits) -> Iterator[Record | IngestError]:
     scanner = Scanner(file, limits)
     try:
         start = scanner.peek()
@@ -134,7 +134,7 @@ def _document(file: BinaryIO, path: str, limits: ReadingLimits) -> Iterator[Reco
         yield IngestError(path, error.line, error.why)
 
 
-def _head(path: Path, limits: ReadingLimits) -> dict[str, object]:
+def _surrounding_keys(path: Path, limits: ReadingLimits) -> dict[str, object]:
     """The keys of an object around the `messages` that are its records; empty for any other file."""
     try:
         if not path.is_file() or path.suffix in _LINES:

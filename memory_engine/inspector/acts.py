@@ -37,7 +37,7 @@ class KeepAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def undo(inspection: Inspection, body: bytes) -> object:
     """Record the event that undoes a compaction; returns its seq."""
-    asked = _decoded(body, UndoAsked)
+    asked = _decoded_body(body, UndoAsked)
     async with inspection.writing() as engine:
         receipt = await Thread(engine.kernel, asked.thread).undo_compaction(asked.compaction, reason=asked.reason)
     return {"thread": asked.thread, "seq": receipt.seq, "restored": len(receipt.chunks)}
@@ -45,7 +45,7 @@ async def undo(inspection: Inspection, body: bytes) -> object:
 
 async def keep(inspection: Inspection, body: bytes) -> object:
     """Write a what-if as a fork; returns its id and length."""
-    asked = _decoded(body, KeepAsked)
+    asked = _decoded_body(body, KeepAsked)
     check_length(asked.change, asked.upto)
     async with inspection.writing() as engine:
         change = await change_of(engine, asked.thread, asked.change, asked.upto, asked.max_tokens)
@@ -56,7 +56,7 @@ async def keep(inspection: Inspection, body: bytes) -> object:
 T = TypeVar("T")
 
 
-def _decoded(body: bytes, kind: type[T]) -> T:
+def _decoded_body(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:

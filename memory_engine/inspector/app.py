@@ -71,7 +71,7 @@ class PageFiles:
 
     def __init__(self) -> None:
         folder = files("memory_engine.inspector").joinpath("page")
-        found = sorted((file.name, file.read_bytes()) for file in folder.iterdir() if _kind(file.name))
+        found = sorted((file.name, file.read_bytes()) for file in folder.iterdir() if _media_type_of(file.name))
         whole = b"\0".join(part for name, body in found for part in (name.encode(), body))
         self.digest = sha256(whole).hexdigest()[:16]
         self._files = dict(found)
@@ -90,10 +90,10 @@ class PageFiles:
         body = self._files.get(name)
         if body is None:
             return None
-        return body, _kind(name), {"Cache-Control": FOREVER} if name not in (path, INDEX) else {}
+        return body, _media_type_of(name), {"Cache-Control": FOREVER} if name not in (path, INDEX) else {}
 
 
-def _kind(name: str) -> str:
+def _media_type_of(name: str) -> str:
     return KINDS.get(name[name.rfind(".") :], "")
 
 

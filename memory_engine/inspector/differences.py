@@ -25,7 +25,7 @@ async def difference(a: Seen, b: Seen) -> dict[str, object]:
     one, other = await a.laid(), await b.laid()
     if max(len(one), len(other)) <= WHOLE_MAX:
         before, after = await a.held(), await b.held()
-        return await apart(a.kernel, lambda: _whole(before, after))
+        return await apart(a.kernel, lambda: _full_difference(before, after))
     shared = await shared_seq(a.kernel, (a.id, a.seq), (b.id, b.seq))
     only_one, only_other, moved = await beside(lambda: _different(one, other, shared))
     is_forward = (a.seq, a.id) <= (b.seq, b.id)
@@ -47,7 +47,7 @@ async def difference(a: Seen, b: Seen) -> dict[str, object]:
     return whole.as_data() | {"context": None, "views": None, "left_out": left_out}
 
 
-async def _whole(a: Past, b: Past) -> dict[str, object]:
+async def _full_difference(a: Past, b: Past) -> dict[str, object]:
     return (await diff(a, b)).as_data()
 
 
@@ -63,10 +63,10 @@ def _different(one: Laid, other: Laid, shared: int) -> tuple[Sequence[Placed], S
         for chunk_id, placed in after.items()
         if (old := before.get(chunk_id)) is not None and (old.key, old.container) != (placed.key, placed.container)
     ]
-    return _without(one.placed, after), _without(other.placed, before), moved
+    return _without_common(one.placed, after), _without_common(other.placed, before), moved
 
 
-def _without(placed: Sequence[Placed], common: Collection[str]) -> Sequence[Placed]:
+def _without_common(placed: Sequence[Placed], common: Collection[str]) -> Sequence[Placed]:
     return [place for place in placed if place.chunk.id not in common]
 
 

@@ -25,9 +25,9 @@ async def live(inspection: Inspection, query: Query) -> AsyncGenerator[bytes, No
     """
     thread_id = query.text("thread", "")
     if thread_id:
-        first = await _head(inspection, thread_id)
-        return _told("head", lambda: _head(inspection, thread_id), first, _lookout(inspection, thread_id))
-    return _told("threads", lambda: _threads(inspection), await _threads(inspection), _lookout(inspection))
+        first = await _head_news(inspection, thread_id)
+        return _news_stream("head", lambda: _head_news(inspection, thread_id), first, _lookout(inspection, thread_id))
+    return _news_stream("threads", lambda: _threads(inspection), await _threads(inspection), _lookout(inspection))
 
 
 def _lookout(inspection: Inspection, thread_id: str | None = None) -> Lookout:
@@ -35,7 +35,7 @@ def _lookout(inspection: Inspection, thread_id: str | None = None) -> Lookout:
     return Lookout(inspection.engine.kernel, thread_id, POLL_S)
 
 
-async def _head(inspection: Inspection, thread_id: str) -> News:
+async def _head_news(inspection: Inspection, thread_id: str) -> News:
     head = await inspection.engine.store.head(thread_id)
     return {"head": head.seq, "status": head.status}
 
@@ -45,7 +45,7 @@ async def _threads(inspection: Inspection) -> News:
     return {"total": len(found), "events": sum(head.seq for _, head in found)}
 
 
-async def _told(
+async def _news_stream(
     kind: str, look: Callable[[], Awaitable[News]], first: News, lookout: Lookout
 ) -> AsyncGenerator[bytes, None]:
     known = first

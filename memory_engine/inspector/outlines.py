@@ -144,12 +144,12 @@ def operation_line(operation: Operation) -> str:
         case Delete(chunk=chunk):
             return f"{name} {chunk}"
         case BatchReplace(chunks=chunks, by=by):
-            return f"{name} {_ids(chunks)} → {_ids(by) or 'nothing'}"
+            return f"{name} {_short_ids(chunks)} → {_short_ids(by) or 'nothing'}"
         case Batch(operations=operations):
             return f"{name} " + "; ".join(map(operation_line, operations[:IDS_MAX])) + _more(len(operations))
 
 
-def _ids(ids: tuple[str, ...]) -> str:
+def _short_ids(ids: tuple[str, ...]) -> str:
     return " ".join(ids[:IDS_MAX]) + _more(len(ids))
 
 

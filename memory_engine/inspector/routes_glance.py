@@ -40,21 +40,21 @@ async def glance(inspection: Inspection, query: Query) -> object:
         return {day.isoformat(): count for day, count in counts.items()}
 
     days = await inspection.days.now(counted_days)
-    sums, is_done = await _counted(inspection, threads, most)
+    sums, is_done = await _recent_sums(inspection, threads, most)
     largest = sorted(threads, key=lambda info: -info.tokens)[:LISTED]
     return {
         "days": days,
         "days_of": min(DAYS_OF, len(threads)),
         "threads": len(threads),
         "events": sum(info.events for info in threads if info.forked_from is None),
-        "largest": [_row(info) | {"tokens": info.tokens} for info in largest],
+        "largest": [_glance_row(info) | {"tokens": info.tokens} for info in largest],
         "damaged": [info.id for info in threads if info.damaged],
         **sums.as_data(),
         "is_done": is_done,
     }
 
 
-def _row(info: ThreadInfo) -> dict[str, object]:
+def _glance_row(info: ThreadInfo) -> dict[str, object]:
     return {"id": info.id, "kind": info.kind, "events": info.events}
 
 
@@ -83,10 +83,10 @@ class _Sums:
         for key, used in annals.models.items():
             self.models.setdefault(key, ModelUse(model=used.model, purpose=used.purpose)).add(used)
         if failures := annals.failures.total():
-            self.failing.append(_row(info) | {"failures": failures})
+            self.failing.append(_glance_row(info) | {"failures": failures})
         spent = reduce(Usage.plus, (used.usage for used in annals.models.values()), Usage())
         if spent != Usage():
-            self.spending.append(_row(info) | named(spent))
+            self.spending.append(_glance_row(info) | named(spent))
 
     def as_data(self) -> dict[str, object]:
         """As plain JSON values, with the largest threads."""
@@ -104,7 +104,7 @@ def _spent(row: dict[str, object]) -> tuple[float, int]:
     return -float(str(row["cost_usd"])), -int(str(row["input_tokens"]))
 
 
-async def _counted(inspection: Inspection, threads: Sequence[ThreadInfo], most: int) -> tuple[_Sums, bool]:
+async def _recent_sums(inspection: Inspection, threads: Sequence[ThreadInfo], most: int) -> tuple[_Sums, bool]:
     """The sums over the most recent threads, up to a number of events, and whether all of these are counted."""
     sums, room = _Sums(), WALKED_AT_ONCE
     left = most

@@ -134,12 +134,12 @@ class _PayloadFilter:
         if self._bytes and self._bytes not in payload.lower():
             return False
         try:
-            return any(self._text in text.casefold() for text in _texts(msgspec.json.decode(payload)))
+            return any(self._text in text.casefold() for text in _payload_texts(msgspec.json.decode(payload)))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return bool(self._bytes)
 
 
-def _texts(value: object) -> Iterator[str]:
+def _payload_texts(value: object) -> Iterator[str]:
     """The texts and numbers in a payload; not the names of its fields."""
     waiting = [value]
     while waiting:

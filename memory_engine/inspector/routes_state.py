@@ -134,7 +134,7 @@ def _hit_row(hit: Hit) -> dict[str, object]:
 
 def message_row(message: Message, counter: TokenCounter) -> dict[str, object]:
     """A message of a context; its text is cut, `chars` is its length."""
-    text = _text_of(message.get("content"))
+    text = _content_text(message.get("content"))
     row: dict[str, object] = {
         "role": message.get("role"),
         "content": text[:MESSAGE_MAX],
@@ -145,7 +145,7 @@ def message_row(message: Message, counter: TokenCounter) -> dict[str, object]:
     return row | {name: message[name] for name in ("name", "tool_call_id") if name in message}
 
 
-def _text_of(content: object) -> str:
+def _content_text(content: object) -> str:
     """The text of a message's content; an image becomes `[image]`."""
     if isinstance(content, str):
         return content

@@ -37,7 +37,7 @@ async def threads(inspection: Inspection, query: Query) -> object:
     )
     offset, limit = query.number("offset", 0), query.number("limit", 200, least=1, most=THREADS_AT_ONCE_MAX)
     found = await inspection.engine.store.listed(ThreadFilter(order="updated"))
-    return await beside(lambda: _listed(found, wanted, offset, limit))
+    return await beside(lambda: _threads_page(found, wanted, offset, limit))
 
 
 @frozen
@@ -64,7 +64,7 @@ class _ThreadFilter:
         return any(self.text in text.casefold() for text in (*said, *metadata))
 
 
-def _listed(found: ThreadsFound, wanted: _ThreadFilter, offset: int, limit: int) -> dict[str, object]:
+def _threads_page(found: ThreadsFound, wanted: _ThreadFilter, offset: int, limit: int) -> dict[str, object]:
     matching = [one for one in found if wanted.takes(one[0], one[1])]
     return {
         "total": len(matching),

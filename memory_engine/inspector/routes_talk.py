@@ -61,7 +61,7 @@ async def _page(inspection: Inspection, past: Seen, page: Sequence[Sequence[str]
     room = _Room(IMAGES_MAX)
     return {
         "seq": past.seq,
-        "turns": [[_line(chunks[one], times, room) for one in turn if one in chunks] for turn in page],
+        "turns": [[_talk_line(chunks[one], times, room) for one in turn if one in chunks] for turn in page],
     }
 
 
@@ -86,8 +86,8 @@ class _Room:
         return True
 
 
-def _line(chunk: Chunk, times: dict[int, str], room: _Room) -> dict[str, object]:
-    parts = _parts(chunk.text if chunk.lines else chunk.content, room)
+def _talk_line(chunk: Chunk, times: dict[int, str], room: _Room) -> dict[str, object]:
+    parts = _talk_parts(chunk.text if chunk.lines else chunk.content, room)
     return {
         **named(chunk, "id type tokens status label name call_id"),
         "seq": chunk.said_at,
@@ -99,7 +99,7 @@ def _line(chunk: Chunk, times: dict[int, str], room: _Room) -> dict[str, object]
     }
 
 
-def _parts(content: Content, room: _Room) -> list[dict[str, object]]:
+def _talk_parts(content: Content, room: _Room) -> list[dict[str, object]]:
     """The texts, pictures and files of a content in order; the texts have at most `TEXT_MAX` characters together."""
     parts: Sequence[Part] = (TextPart(content),) if isinstance(content, str) else content
     rows: list[dict[str, object]] = []

@@ -98,10 +98,10 @@ def _longest(one: tuple[str, ToolTimes]) -> int:
 async def _openings(inspection: Inspection, thread_id: str, page: Sequence[TimedExchange]) -> dict[int, str]:
     """How each exchange began, by its first seq."""
     rows = await inspection.engine.store.read_at(thread_id, [one.first for one in page])
-    return {row.seq: _said(inspection, thread_id, row) for row in rows}
+    return {row.seq: _event_summary(inspection, thread_id, row) for row in rows}
 
 
-def _said(inspection: Inspection, thread_id: str, stored: StoredEvent) -> str:
+def _event_summary(inspection: Inspection, thread_id: str, stored: StoredEvent) -> str:
     event, _ = decode_row(thread_id, stored, inspection.engine.reader.registry)
     return one_line(of_event(event), SAID_MAX)
 

@@ -139,7 +139,7 @@ async def change_of(engine: Engine, thread_id: str, said: ChangeSaid, upto: int,
         raise WrongQuery("compactor", said.compactor, f"there are {', '.join(sorted(known))}")
     return Change(
         edits=edits,
-        plugins=[_without(engine, said.without)] if said.without else [],
+        plugins=[_without_reducers(engine, said.without)] if said.without else [],
         policy=_policy(await _applied(engine, thread_id, upto), said.policy),
         compactor=known[said.compactor] if said.compactor else None,
         upto=upto,
@@ -180,7 +180,7 @@ def _edit(engine: Engine, thread_id: str, said: EditSaid) -> Edit:
     raise WrongQuery("change", said.do, "an event is skipped, replaced or inserted")
 
 
-def _without(engine: Engine, names: Sequence[str]) -> Plugin:
+def _without_reducers(engine: Engine, names: Sequence[str]) -> Plugin:
     """A plug-in in which these reducers do nothing. Raises `WrongQuery` for one that is not there."""
     plugin = Plugin("without " + ", ".join(names))
     known = set(engine.kernel.reducers.names())

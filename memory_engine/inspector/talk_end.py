@@ -53,7 +53,7 @@ def _after(order: Order, stored: StoredEvent, thread_id: str) -> Order | None:
 def _applied(order: Order, operation: Operation, made: dict[str, Chunk]) -> Order | None:
     match operation:
         case Add(before="", after="", first=False):
-            return _added(order, operation, made)
+            return _order_with_chunk(order, operation, made)
         case Add(container=container, before=before, after=after):
             return None if {container, before, after} & order.keys() else order  # else it is among the older ones
         case Update(chunk=chunk, by=by) | Replace(chunk=chunk, by=by):
@@ -66,7 +66,7 @@ def _applied(order: Order, operation: Operation, made: dict[str, Chunk]) -> Orde
             return None
 
 
-def _added(order: Order, operation: Add, made: dict[str, Chunk]) -> Order | None:
+def _order_with_chunk(order: Order, operation: Add, made: dict[str, Chunk]) -> Order | None:
     """Add a chunk at the end of the state or of a container; one in an older container does not count."""
     container, chunk = operation.container, made.get(operation.chunk)
     if container and container not in order:

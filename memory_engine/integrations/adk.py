@@ -27,6 +27,7 @@ from memory_engine.errors import Conflict, MissingExtra, ThreadNotFound
 from memory_engine.integrations.adk_events import (
     KINDS,
     MARK,
+    adk_texts,
     dumped,
     event_again,
     event_of,
@@ -34,7 +35,6 @@ from memory_engine.integrations.adk_events import (
     prefixed,
     shown_in,
     state_of,
-    texts_of,
     thread_id_of,
 )
 from memory_engine.integrations.adk_memory import MemoryEngineMemoryService
@@ -140,7 +140,7 @@ class MemoryEngineSessionService(BaseSessionService):
 
         It holds people's statements that still apply, without those in the request. The session does not change.
         """
-        session, beside = callback_context.session, _texts(llm_request)
+        session, beside = callback_context.session, _request_texts(llm_request)
         owned = self._owned(session.app_name, session.user_id)
         thread_id = self._id(session.app_name, session.user_id, session.id)
         text = await self._home.run(brief_of(owned, thread_id, beside=beside))
@@ -156,23 +156,23 @@ class MemoryEngineSessionService(BaseSessionService):
         """
         session = callback_context.session
         said = next(
-            (event for event in reversed(session.events) if event.author == "user" and _said(event.content)), None
+            (event for event in reversed(session.events) if event.author == "user" and _adk_text(event.content)), None
         )
         if said is None or not self._recall_tokens:
             return
-        query = _said(said.content)
+        query = _adk_text(said.content)
         text = await self._home.run(
             recalled(
                 self._owned(session.app_name, session.user_id),
                 self._id(session.app_name, session.user_id, session.id),
                 query,
                 max_tokens=self._recall_tokens,
-                beside=_texts(llm_request),
+                beside=_request_texts(llm_request),
                 request=said.id,
             )
         )
         contents = llm_request.contents
-        at = next((n for n in reversed(range(len(contents))) if _said(contents[n]) == query), 0)
+        at = next((n for n in reversed(range(len(contents))) if _adk_text(contents[n]) == query), 0)
         if text:
             contents.insert(at, Content(role="user", parts=[Part(text=text)]))
 
@@ -353,7 +353,7 @@ class MemoryEngineSessionService(BaseSessionService):
         return await kept.keep(
             NewEvent(entry, event_id),
             beside,
-            texts_of(event.content),
+            adk_texts(event.content),
             after=await self._rewound(kept, event.actions.rewind_before_invocation_id),
             expected_seq=expected,
         )
@@ -369,11 +369,11 @@ class MemoryEngineSessionService(BaseSessionService):
         return [NewEvent(await forgetting(kept.thread, event_ids=list(ids), reason="the session was rewound"))]
 
 
-def _said(content: Content | None) -> str:
-    return "\n".join(texts_of(content).values())
+def _adk_text(content: Content | None) -> str:
+    return "\n".join(adk_texts(content).values())
 
 
-def _texts(llm_request: LlmRequest) -> list[str]:
+def _request_texts(llm_request: LlmRequest) -> list[str]:
     return [text for content in llm_request.contents for text in shown_in(content)]
 
 

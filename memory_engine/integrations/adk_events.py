@@ -73,7 +73,7 @@ def event_again(event: Event) -> Event:
     return found
 
 
-def texts_of(content: types.Content | None) -> dict[str, str]:
+def adk_texts(content: types.Content | None) -> dict[str, str]:
     """The texts of a content, by their paths."""
     parts = content.parts or [] if content is not None else []
     return {f"content/parts/{n}/text": part.text for n, part in enumerate(parts) if part.text}
@@ -122,7 +122,7 @@ def _openai(content: types.Content, is_users: bool) -> list[dict[str, Any]]:
         for part in parts
         if (one := part.function_response) is not None
     ]
-    said = [found for part in parts if not part.thought and (found := _part(part)) is not None]
+    said = [found for part in parts if not part.thought and (found := _adk_chat_part(part)) is not None]
     calls = [
         {
             "id": one.id or "",
@@ -144,7 +144,7 @@ def _openai(content: types.Content, is_users: bool) -> list[dict[str, Any]]:
     return [*results, message] if len(message) > 1 else results
 
 
-def _part(part: types.Part) -> dict[str, Any] | None:
+def _adk_chat_part(part: types.Part) -> dict[str, Any] | None:
     """A part in chat completions' form; `None` without one."""
     if part.text:
         return {"type": "text", "text": part.text}

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from memory_engine.core.records import NewEvent
 from memory_engine.engine import Engine
 from memory_engine.errors import MissingExtra, ThreadNotFound
-from memory_engine.integrations.adk_events import MARK, said_by, texts_of, thread_id_of
+from memory_engine.integrations.adk_events import MARK, adk_texts, said_by, thread_id_of
 from memory_engine.integrations.home import HomeLoop
 from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.projections.outbox import derived_id
@@ -127,7 +127,7 @@ class MemoryEngineMemoryService(BaseMemoryService):
         wanted = {derived_id("adk", thread.id, memory.id or ""): (memory, at) for memory, at in memories}
         known = {stored.id for stored in await self.engine.store.find(thread.id, list(wanted))}
         for event_id, (memory, at) in wanted.items():
-            texts = texts_of(memory.content)
+            texts = adk_texts(memory.content)
             if event_id in known or not texts:
                 continue
             said = said_by(memory.content, memory.author or "", "\n".join(texts.values()))

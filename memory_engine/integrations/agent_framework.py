@@ -117,10 +117,10 @@ class MemoryEngineHistoryProvider(HistoryProvider):
         """Store those that the history does not end with, all or none, each as messages of the thread."""
         entries = EntryList(self._threads, session_id or DEFAULT)
         given = [loaded(message.to_json()) for message in messages]
-        kept = [_entry(one, message, self.engine) for one, message in zip(given, messages, strict=True)]
+        kept = [_framework_entry(one, message, self.engine) for one, message in zip(given, messages, strict=True)]
 
         def new(there: Sequence[Json]) -> tuple[Sequence[int], Sequence[OwnMessage]]:
-            return (), kept[_repeated([_key(one) for one in there], [_key(one) for one in given]) :]
+            return (), kept[_repeated([_message_key(one) for one in there], [_message_key(one) for one in given]) :]
 
         if kept:
             await self._home.run(entries.change(new, limit=len(kept) + 1))
@@ -175,7 +175,7 @@ async def _recall(provider: ContextProvider, threads: OwnedThreads, context: Ses
         context.extend_messages(provider, [Message("user", [text])])
 
 
-def _key(message: Json) -> tuple[str, str]:
+def _message_key(message: Json) -> tuple[str, str]:
     """The identity of a message: its id, or all of its content."""
     name = message.get("message_id")
     return ("id", str(name)) if name else ("said", json.dumps(message, sort_keys=True))
@@ -193,26 +193,26 @@ def _repeated(there: Sequence[tuple[str, str]], given: Sequence[tuple[str, str]]
     return 0
 
 
-def _entry(entry: Json, message: Message, engine: Engine) -> OwnMessage:
+def _framework_entry(entry: Json, message: Message, engine: Engine) -> OwnMessage:
     messages = _openai(message)
-    texts = [str(text) for one in messages for text in (one.get("content"), *_calls(one)) if text]
-    said = _said(str(message.role), "\n".join(texts)) if texts else None
+    texts = [str(text) for one in messages for text in (one.get("content"), *_call_texts(one)) if text]
+    said = _text_event(str(message.role), "\n".join(texts)) if texts else None
     name = engine.kernel.new_id()
-    return OwnMessage(id=name, entry=entry, messages=messages, texts=_texts(entry), said=said, name=name)
+    return OwnMessage(id=name, entry=entry, messages=messages, texts=_framework_texts(entry), said=said, name=name)
 
 
-def _said(role: str, text: str) -> Event:
+def _text_event(role: str, text: str) -> Event:
     if role == "assistant":
         return LlmTextResponse(content=text)
     return UserMessage(content=text, origin="" if role == "user" else "tool" if role == "tool" else "client")
 
 
-def _calls(message: Json) -> Iterable[str]:
+def _call_texts(message: Json) -> Iterable[str]:
     calls: Any = message.get("tool_calls") or ()
     return (f"{call['function']['name']}({call['function']['arguments']})" for call in calls)
 
 
-def _texts(entry: Json) -> dict[str, str]:
+def _framework_texts(entry: Json) -> dict[str, str]:
     contents: Any = entry.get("contents") or ()
     found: dict[str, str] = {}
     for n, content in enumerate(contents):
@@ -228,7 +228,7 @@ def _texts(entry: Json) -> dict[str, str]:
 def _openai(message: Message) -> list[dict[str, Any]]:
     """A message as chat completions' messages: results first, then the other texts."""
     results = [
-        {"role": "tool", "tool_call_id": one.call_id or "", "content": _result(one)}
+        {"role": "tool", "tool_call_id": one.call_id or "", "content": _function_result_text(one)}
         for one in message.contents
         if one.type == "function_result"
     ]
@@ -237,7 +237,7 @@ def _openai(message: Message) -> list[dict[str, Any]]:
         for one in message.contents
         if one.type == "function_call" and not one.informational_only
     ]
-    parts = [part for one in message.contents if (part := _part(one)) is not None]
+    parts = [part for one in message.contents if (part := _framework_chat_part(one)) is not None]
     thoughts = "\n\n".join(one.text for one in message.contents if one.type == "text_reasoning" and one.text)
     role = {"developer": "system", "tool": "user"}.get(str(message.role), str(message.role))
     is_text = all(part["type"] == "text" for part in parts)
@@ -257,14 +257,14 @@ def _arguments(call: Content) -> str:
     return given if isinstance(given, str) and given else as_json(dict(given) if given else {})
 
 
-def _result(content: Content) -> str:
+def _function_result_text(content: Content) -> str:
     said = content.result
     if said is None:
         said = "\n".join(item.text for item in content.items or () if item.text)
     return said if isinstance(said, str) else as_json(json.loads(json.dumps(said, default=str)))
 
 
-def _part(content: Content) -> dict[str, Any] | None:
+def _framework_chat_part(content: Content) -> dict[str, Any] | None:
     match content.type:
         case "text" if content.text:
             return {"type": "text", "text": content.text}
@@ -279,27 +279,27 @@ def _part(content: Content) -> dict[str, Any] | None:
 
 def _from_openai(messages: Iterable[Json]) -> list[Message]:
     """A context's messages, as the framework's."""
-    return [_message(dict(message)) for message in messages]
+    return [_framework_message(dict(message)) for message in messages]
 
 
-def _message(message: dict[str, Any]) -> Message:
+def _framework_message(message: dict[str, Any]) -> Message:
     content = message.get("content") or ""
     if message["role"] == "tool":
-        return Message("tool", [Content.from_function_result(message["tool_call_id"], result=_text(content))])
+        return Message("tool", [Content.from_function_result(message["tool_call_id"], result=_text_or_json(content))])
     contents = [Content.from_text(content)] if isinstance(content, str) and content else []
     if not isinstance(content, str):
-        contents = [_back(part) for part in content]
+        contents = [_framework_content(part) for part in content]
     for call in message.get("tool_calls") or ():
         function = call["function"]
         contents.append(Content.from_function_call(call["id"], function["name"], arguments=function["arguments"]))
     return Message(message["role"], contents)
 
 
-def _text(content: object) -> str:
+def _text_or_json(content: object) -> str:
     return content if isinstance(content, str) else as_json(content)
 
 
-def _back(part: dict[str, Any]) -> Content:
+def _framework_content(part: dict[str, Any]) -> Content:
     match part:
         case {"type": "image_url", "image_url": {"url": str() as url}}:
             media = url.removeprefix("data:").partition(";")[0] if url.startswith("data:") else "image/*"

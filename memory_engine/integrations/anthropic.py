@@ -169,7 +169,7 @@ class _Folder:
         if inner and not below:
             raise _missing(path)
         head = f"Here're the files and directories up to {_DEPTH} levels deep in {path}, excluding hidden items:"
-        return "\n".join((head, f"{_size(_bytes(below))}\t{path}", *_listed(path, inner, below)))
+        return "\n".join((head, f"{_size(_files_bytes(below))}\t{path}", *_directory_listing(path, inner, below)))
 
     async def create(self, path: str, text: str) -> str:
         try:
@@ -327,7 +327,7 @@ def _with_numbers(lines: Sequence[str], first: int) -> str:
     return "\n".join(f"{number:>{_WIDTH}}\t{line}" for number, line in enumerate(lines, first))
 
 
-def _listed(path: str, inner: str, below: Sequence[MemoryFile]) -> Iterator[str]:
+def _directory_listing(path: str, inner: str, below: Sequence[MemoryFile]) -> Iterator[str]:
     """The files and folders, two levels deep, without those whose names begin with a dot, sorted by name."""
     sizes: dict[tuple[str, ...], int] = {}
     files: set[tuple[str, ...]] = set()
@@ -336,12 +336,12 @@ def _listed(path: str, inner: str, below: Sequence[MemoryFile]) -> Iterator[str]
         files |= {parts}
         for depth in range(1, min(len(parts), _DEPTH) + 1):
             if not any(part.startswith(".") for part in parts[:depth]):
-                sizes[parts[:depth]] = sizes.get(parts[:depth], 0) + _bytes([file])
+                sizes[parts[:depth]] = sizes.get(parts[:depth], 0) + _files_bytes([file])
     for parts, size in sorted(sizes.items()):
         yield f"{_size(size)}\t{path}/{'/'.join(parts)}{'' if parts in files else '/'}"
 
 
-def _bytes(files: Sequence[MemoryFile]) -> int:
+def _files_bytes(files: Sequence[MemoryFile]) -> int:
     return sum(len(file.content.encode()) for file in files)
 
 

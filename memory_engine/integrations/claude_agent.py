@@ -35,9 +35,9 @@ from memory_engine.errors import Conflict, MissingExtra, ThreadNotFound
 from memory_engine.integrations.claude_agent_entries import (
     Entry,
     answers_only,
+    claude_message_text,
     is_prompt,
     message_of,
-    spoken,
     strings,
     uuid_of,
     without,
@@ -141,7 +141,7 @@ class MemoryEngineSessionStore:
             new = await _unknown(thread, run)
             if not new:
                 return
-            own = [_own(thread, entry, of_agent=of_agent) for entry in new]
+            own = [_claude_entry(thread, entry, of_agent=of_agent) for entry in new]
             said = await entry_events(thread, own, time.time(), format="anthropic")
             events = [*await _left(thread, new[0]), *(map(_as_agents, said) if of_agent else said)]
             try:
@@ -226,7 +226,7 @@ async def _unknown(thread: Thread, run: Sequence[Entry]) -> list[Entry]:
     return new
 
 
-def _own(thread: Thread, entry: Entry, *, of_agent: bool) -> OwnMessage:
+def _claude_entry(thread: Thread, entry: Entry, *, of_agent: bool) -> OwnMessage:
     uuid, message = uuid_of(entry), message_of(entry, of_agent=of_agent)
     name = _event_id(thread, uuid) if uuid else thread.kernel.new_id()
     return OwnMessage(
@@ -234,14 +234,14 @@ def _own(thread: Thread, entry: Entry, *, of_agent: bool) -> OwnMessage:
         entry=entry,
         messages=[] if message is None else [message],
         texts={} if message is None else strings(entry),
-        said=None if message is None else _said(message),
+        said=None if message is None else _claude_event(message),
         name=name,
         event_id=name,
     )
 
 
-def _said(message: Entry) -> Event | None:
-    text = spoken(message)
+def _claude_event(message: Entry) -> Event | None:
+    text = claude_message_text(message)
     if not text:
         return None
     if message["role"] == "assistant":

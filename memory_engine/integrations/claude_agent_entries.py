@@ -41,7 +41,7 @@ def message_of(entry: Entry, *, of_agent: bool) -> Entry | None:
     return recordable(found)
 
 
-def blocks_of(entry: Entry) -> list[Entry]:
+def entry_blocks(entry: Entry) -> list[Entry]:
     """The blocks of an entry's message; a text is one block."""
     message = entry.get("message")
     content = message.get("content") if isinstance(message, dict) else None
@@ -53,7 +53,7 @@ def blocks_of(entry: Entry) -> list[Entry]:
 def is_prompt(entry: Entry) -> bool:
     """Whether an entry is a message to the agent that answers no call."""
     is_users = entry.get("type") == "user" and entry.get("isCompactSummary") is not True
-    return is_users and bool(blocks_of(entry)) and not _result_ids(entry)
+    return is_users and bool(entry_blocks(entry)) and not _result_ids(entry)
 
 
 def answers_only(entry: Entry) -> bool:
@@ -61,10 +61,10 @@ def answers_only(entry: Entry) -> bool:
     return bool(_result_ids(entry))
 
 
-def spoken(message: Entry) -> str:
+def claude_message_text(message: Entry) -> str:
     """The texts of a message and of the results in it."""
     texts = []
-    for block in blocks_of({"message": message}):
+    for block in entry_blocks({"message": message}):
         texts += [found for key in ("text", "content") for found in _texts_in(block.get(key))]
     return "\n".join(texts)
 
@@ -105,7 +105,7 @@ def without(entries: Sequence[Entry], gone: Collection[int]) -> list[Entry]:
     left = set(gone)
     while more := _paired(entries, left):
         left |= more
-    said = [text for n in left for text in _said(entries[n])]
+    said = [text for n in left for text in _repeatable_texts(entries[n])]
     left |= {n for n, entry in enumerate(entries) if n not in left and _repeats(entry, said)}
     before = {uuid_of(entries[n]): entries[n].get("parentUuid") for n in left if uuid_of(entries[n])}
     return [_continued(entry, before) for n, entry in enumerate(entries) if n not in left]
@@ -121,15 +121,15 @@ def _paired(entries: Sequence[Entry], left: Collection[int]) -> set[int]:
 
 
 def _call_ids(entry: Entry) -> list[str]:
-    return [str(block.get("id")) for block in blocks_of(entry) if block.get("type") == "tool_use"]
+    return [str(block.get("id")) for block in entry_blocks(entry) if block.get("type") == "tool_use"]
 
 
 def _result_ids(entry: Entry) -> list[str]:
-    return [str(block.get("tool_use_id")) for block in blocks_of(entry) if block.get("type") == "tool_result"]
+    return [str(block.get("tool_use_id")) for block in entry_blocks(entry) if block.get("type") == "tool_result"]
 
 
-def _said(entry: Entry) -> list[str]:
-    held = (block.get(key) for block in blocks_of(entry) for key in ("text", "thinking", "content"))
+def _repeatable_texts(entry: Entry) -> list[str]:
+    held = (block.get(key) for block in entry_blocks(entry) for key in ("text", "thinking", "content"))
     return [text for one in held for text in _texts_in(one) if len(text) >= _REPEATED_MIN]
 
 

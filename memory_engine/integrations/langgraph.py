@@ -22,7 +22,7 @@ from memory_engine.errors import MissingExtra, ThreadNotFound
 from memory_engine.integrations.brief import BRIEF_TOKENS, brief_of
 from memory_engine.integrations.home import HomeLoop
 from memory_engine.integrations.langgraph_branches import GraphMessages, LeftEvents
-from memory_engine.integrations.langgraph_messages import text_of, with_text
+from memory_engine.integrations.langgraph_messages import langgraph_text, with_text
 from memory_engine.integrations.langgraph_store import MemoryEngineStore
 from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.integrations.recalled import RECALL_TOKENS, newest_request, recall_tokens_of, recalled
@@ -121,7 +121,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
             if limit is not None and limit <= 0:
                 return
             found = await self._home.run(self._read(thread_id, name))
-            if found is None or not _matches(found.metadata, filter):
+            if found is None or not _metadata_matches(found.metadata, filter):
                 continue
             limit = None if limit is None else limit - 1
             yield self._tuple(thread_id, found)
@@ -150,7 +150,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         It says what people said and still holds, as far as the messages do not say it, behind a system message at their
         beginning. Give the result to the model, and do not return it from a node: the state keeps the talk alone.
         """
-        beside = [text_of(one) for one in messages]
+        beside = [langgraph_text(one) for one in messages]
         text = await self._home.run(brief_of(self._threads, _thread_id(config), beside=beside, max_tokens=max_tokens))
         return with_text(messages, text)
 
@@ -163,8 +163,8 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         the newest message, in at most `recall_tokens` tokens; else the messages do not change. It is the same until
         the user's next message. Give the result to the model, and do not return it from a node.
         """
-        beside = [text_of(one) for one in messages]
-        at = newest_request([(isinstance(one, HumanMessage), text_of(one)) for one in messages])
+        beside = [langgraph_text(one) for one in messages]
+        at = newest_request([(isinstance(one, HumanMessage), langgraph_text(one)) for one in messages])
         text = await self._home.run(
             recalled(
                 self._threads,
@@ -212,7 +212,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
     ) -> Iterator[CheckpointTuple]:
         """See `alist`."""
         found = self.alist(config, filter=filter, before=before, limit=limit)
-        while (one := self._home.wait(_next(found))) is not None:
+        while (one := self._home.wait(_next_or_none(found))) is not None:
             yield one
 
     def put(
@@ -431,7 +431,7 @@ def _metadata(saved: CheckpointSaved) -> dict[str, Any]:
     return found
 
 
-def _matches(metadata: str, filter: Mapping[str, Any] | None) -> bool:
+def _metadata_matches(metadata: str, filter: Mapping[str, Any] | None) -> bool:
     if not filter:
         return True
     known = json.loads(metadata)
@@ -456,5 +456,5 @@ def _config(thread_id: str, name: CheckpointName) -> "RunnableConfig":
     }
 
 
-async def _next(found: "AsyncIterator[T]") -> T | None:
+async def _next_or_none(found: "AsyncIterator[T]") -> T | None:
     return await anext(found, None)

@@ -7,7 +7,7 @@ from typing import Any
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import NewEvent
 from memory_engine.errors import InvalidMessage, MissingExtra
-from memory_engine.integrations.langgraph_messages import name_of, openai_of
+from memory_engine.integrations.langgraph_messages import message_version_name, openai_of
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.life import forget, forgetting
 from memory_engine.runtime.messages import as_events, first_id, recorded_ids
@@ -96,7 +96,7 @@ class GraphMessages:
 
     def _name(self, message: BaseMessage, digest: bytes) -> str:
         """The name of a message: another one after each time that the graph has left it."""
-        name, count = name_of(message, digest), 0
+        name, count = message_version_name(message, digest), 0
         while first_id(self._thread, f"{name} {count}" if count else name) in self._left:
             count += 1
         return f"{name} {count}" if count else name
@@ -106,7 +106,7 @@ class GraphMessages:
         if not self._left or len(begun.kept) != len(given):
             return {}
         said = {n: one for n, one in zip(begun.kept, given, strict=True) if isinstance(one, BaseMessage)}
-        return {n: one for n, one in said.items() if first_id(self._thread, name_of(one, n)) in self._left}
+        return {n: one for n, one in said.items() if first_id(self._thread, message_version_name(one, n)) in self._left}
 
     async def _forgetting(self, begun: Branch) -> MemoryForget | None:
         names = [self._name(message, digest) for digest, message in self._messages(begun.left).items()]

@@ -11,7 +11,7 @@ except ImportError:
     raise MissingExtra("LangGraph's checkpoints", "langgraph") from None
 
 
-def text_of(message: BaseMessage) -> str:
+def langgraph_text(message: BaseMessage) -> str:
     """The text of a message."""
     content: object = message.content
     parts = content if isinstance(content, list) else [content]
@@ -25,7 +25,7 @@ def with_text(messages: Sequence[BaseMessage], text: str, at: int | None = None)
     return [*messages[:at], *([HumanMessage(text)] if text else ()), *messages[at:]]
 
 
-def name_of(message: BaseMessage, digest: bytes) -> str:
+def message_version_name(message: BaseMessage, digest: bytes) -> str:
     """The name of one version of a message, which makes the ids of its events."""
     return f"langgraph {message.id or ''} {digest.hex()}"
 

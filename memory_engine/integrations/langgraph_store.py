@@ -95,7 +95,7 @@ class MemoryEngineStore(BaseStore):
             match op:
                 case GetOp():
                     found = await self.items.get(op.namespace, op.key)
-                    results.append(None if found is None else _item(found))
+                    results.append(None if found is None else _store_item(found))
                     used += [found] if found is not None and op.refresh_ttl else []
                 case SearchOp():
                     items = await self._search(op)
@@ -124,13 +124,13 @@ class MemoryEngineStore(BaseStore):
 
     async def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         conditions = op.match_conditions or ()
-        plain = [_plain(one.path) for one in conditions if one.match_type == "prefix"]
+        plain = [_literal_prefix(one.path) for one in conditions if one.match_type == "prefix"]
         found = await self.items.namespaces(max(plain, key=len, default=()))
-        matching = {one[: op.max_depth] for one in found if all(_matches(each, one) for each in conditions)}
+        matching = {one[: op.max_depth] for one in found if all(_namespace_matches(each, one) for each in conditions)}
         return sorted(matching)[op.offset : op.offset + op.limit]
 
 
-def _item(item: view.Item) -> Item:
+def _store_item(item: view.Item) -> Item:
     return Item(
         value=item.value,
         key=item.key,
@@ -144,13 +144,13 @@ def _search_item(item: view.Item) -> SearchItem:
     return SearchItem(item.namespace, item.key, item.value, item.created, item.changed, item.score)
 
 
-def _plain(path: Sequence[str]) -> tuple[str, ...]:
+def _literal_prefix(path: Sequence[str]) -> tuple[str, ...]:
     """The labels of a path before its first wildcard."""
     path = tuple(path)
     return path[: path.index("*")] if "*" in path else path
 
 
-def _matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
+def _namespace_matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
     path = tuple(condition.path)
     if condition.match_type not in ("prefix", "suffix"):
         raise InvalidArgument("match_type", condition.match_type, 'give "prefix" or "suffix"')
@@ -167,7 +167,7 @@ def _where(filter: Mapping[str, Any]) -> Callable[[Value], bool]:
     """Whether a value matches all fields of a filter. Raises `InvalidArgument` for an unknown operator."""
     for wanted in filter.values():
         _check_operators(wanted)
-    return lambda value: all(_fits(_field(value, name), wanted) for name, wanted in filter.items())
+    return lambda value: all(_filter_matches(_field(value, name), wanted) for name, wanted in filter.items())
 
 
 def _check_operators(wanted: object) -> None:
@@ -187,16 +187,16 @@ def _field(value: object, name: str) -> object:
     return _field(value.get(first), rest) if dot else None
 
 
-def _fits(value: object, wanted: object) -> bool:
+def _filter_matches(value: object, wanted: object) -> bool:
     if isinstance(wanted, Mapping):
         if any(str(name).startswith("$") for name in wanted):
             return all(_OPERATORS[name](value, one) for name, one in wanted.items())
-        return isinstance(value, Mapping) and all(_fits(value.get(name), one) for name, one in wanted.items())
+        return isinstance(value, Mapping) and all(_filter_matches(value.get(name), one) for name, one in wanted.items())
     if isinstance(wanted, list | tuple):
         return (
             isinstance(value, list | tuple)
             and len(value) == len(wanted)
-            and all(_fits(one, each) for one, each in zip(value, wanted, strict=True))
+            and all(_filter_matches(one, each) for one, each in zip(value, wanted, strict=True))
         )
     return value == wanted
 

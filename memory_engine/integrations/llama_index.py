@@ -189,7 +189,7 @@ class MemoryEngineChatStore(BaseChatStore):
         async def change(engine: Engine) -> None:
             def draft(there: Sequence[Json]) -> tuple[Sequence[int], Sequence[OwnMessage]]:
                 gone, added = changed(there)
-                return gone, [_entry(one, engine.kernel.new_id()) for one in added]
+                return gone, [_llama_entry(one, engine.kernel.new_id()) for one in added]
 
             await self._entries(engine, key).change(draft, limit=limit, reason="the chat store dropped it")
 
@@ -266,15 +266,15 @@ def _dumped(message: ChatMessage) -> Json:
     return loaded(message.model_dump_json())
 
 
-def _entry(entry: Json, name: str) -> OwnMessage:
+def _llama_entry(entry: Json, name: str) -> OwnMessage:
     message = ChatMessage.model_validate(entry)
     messages = _openai(message)
     texts = [str(one.get("content")) for one in messages if one.get("content")]
-    said = _said(message.role, "\n".join(texts)) if texts else None
-    return OwnMessage(id=name, entry=entry, messages=messages, texts=_texts(entry), said=said, name=name)
+    said = _llama_event(message.role, "\n".join(texts)) if texts else None
+    return OwnMessage(id=name, entry=entry, messages=messages, texts=_llama_texts(entry), said=said, name=name)
 
 
-def _said(role: MessageRole, text: str) -> Event:
+def _llama_event(role: MessageRole, text: str) -> Event:
     if role in _ANSWERS:
         return LlmTextResponse(content=text)
     return UserMessage(content=text, origin="tool" if role in _RESULTS else "client" if role in _ORDERS else "")
@@ -285,7 +285,7 @@ _RESULTS = (MessageRole.TOOL, MessageRole.FUNCTION)
 _ORDERS = (MessageRole.SYSTEM, MessageRole.DEVELOPER)
 
 
-def _texts(entry: Json) -> dict[str, str]:
+def _llama_texts(entry: Json) -> dict[str, str]:
     blocks: Any = entry.get("blocks") or ()
     said = ((f"blocks/{n}/{key}", block.get(key)) for n, block in enumerate(blocks) for key in ("text", "content"))
     return {place: text for place, text in said if isinstance(text, str) and text}
@@ -293,7 +293,7 @@ def _texts(entry: Json) -> dict[str, str]:
 
 def _openai(message: ChatMessage) -> list[dict[str, Any]]:
     """A message as chat completions' messages: one, or none if it is empty."""
-    content = _content(message)
+    content = _llama_content(message)
     if message.role in _RESULTS:
         call_id = str(message.additional_kwargs.get("tool_call_id") or "")
         return [{"role": "tool", "tool_call_id": call_id, "content": message.content or ""}]
@@ -303,12 +303,12 @@ def _openai(message: ChatMessage) -> list[dict[str, Any]]:
     thoughts = [block.content for block in message.blocks if isinstance(block, ThinkingBlock) and block.content]
     if thoughts:
         found["reasoning_content"] = "\n\n".join(thoughts)
-    if calls := _calls(message):
+    if calls := _llama_calls(message):
         found["tool_calls"] = calls
     return [found] if content or len(found) > 2 else []
 
 
-def _calls(message: ChatMessage) -> list[dict[str, Any]]:
+def _llama_calls(message: ChatMessage) -> list[dict[str, Any]]:
     """The calls of a message: its blocks, or the place where older classes keep them."""
     blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
     if blocks:
@@ -323,14 +323,14 @@ def _given(call: ToolCallBlock) -> str:
     return call.tool_kwargs if isinstance(call.tool_kwargs, str) else as_json(call.tool_kwargs)
 
 
-def _content(message: ChatMessage) -> Any:
-    parts = [part for block in message.blocks if (part := _part(block)) is not None]
+def _llama_content(message: ChatMessage) -> Any:
+    parts = [part for block in message.blocks if (part := _llama_chat_part(block)) is not None]
     if all(part["type"] == "text" for part in parts):
         return "\n".join(part["text"] for part in parts)
     return parts
 
 
-def _part(block: object) -> dict[str, Any] | None:
+def _llama_chat_part(block: object) -> dict[str, Any] | None:
     match block:
         case TextBlock():
             return {"type": "text", "text": block.text} if block.text else None

@@ -286,7 +286,7 @@ class _Answers:
         context = await thread_context(  # what a client looks up is not what the conversation's own loop is shown
             self._conversation, budget, query=asked.query, recall_from=sources, is_loop=False
         )
-        text = "\n\n".join(filter(None, (_said(message) for message in context.messages)))
+        text = "\n\n".join(filter(None, (_mcp_message_text(message) for message in context.messages)))
         recalled = sorted({hit.thread_id for hit in context.recalled})
         return text or "Nothing is known about that yet.", {"tokens": context.tokens, "threads": recalled}
 
@@ -383,7 +383,7 @@ class _Answers:
                 if thread is None:
                     return None
                 context = await thread.context()
-                return "\n\n".join(filter(None, map(_said, context.messages))), "text/plain"
+                return "\n\n".join(filter(None, map(_mcp_message_text, context.messages))), "text/plain"
             case ("memory", ["files", *parts]):
                 file = await self._agent.memory_files.get(unquote("/".join(parts)))
                 return None if file is None else (file.content, "text/plain")
@@ -428,7 +428,7 @@ def _tool(cls: type[Arguments]) -> "types.Tool":
     )
 
 
-def _said(message: Mapping[str, object]) -> str:
+def _mcp_message_text(message: Mapping[str, object]) -> str:
     """A message's text."""
     content = message.get("content")
     if isinstance(content, list):

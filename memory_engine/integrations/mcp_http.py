@@ -35,7 +35,7 @@ async def serving(  # noqa: PLR0913 - where, and who may come in, by keyword
     browser gets here under another name (DNS rebinding); `hosts` are further names (`memory.example.com`).
     Raises `CannotServe`, `MissingExtra`.
     """
-    _check(host, port, token)
+    _check_serving(host, port, token)
     server = await create_server(engine, served)
     with listening(WHAT, host, port) as listener:
         port = listener.getsockname()[1]
@@ -74,7 +74,7 @@ class _TokenCheck:
         await self._app(scope, receive, send)
 
 
-def _check(host: str, port: int, token: str) -> None:
+def _check_serving(host: str, port: int, token: str) -> None:
     if token and (len(token) < TOKEN_CHARS_MIN or not token.isascii() or not token.isprintable()):
         raise CannotServe(WHAT, host, port, f"a token has at least {TOKEN_CHARS_MIN} printable ASCII characters")
     if not is_loopback(WHAT, host, port) and not token:

@@ -104,7 +104,7 @@ class MemoryEngineSession:
         items of this one that the input lacks, hold on it. All calls of a run get the same. It is not stored.
         """
         given: list[Item] = [*data.model_data.input]
-        at = newest_request([(item.get("role") == "user", _text(item)) for item in given])
+        at = newest_request([(item.get("role") == "user", _session_item_text(item)) for item in given])
         if at is None or not self._recall_tokens:
             return data.model_data
         text = await self._home.run(self._recalled, given, at)
@@ -156,9 +156,9 @@ class MemoryEngineSession:
         return await recalled(
             self._owner(engine=engine),
             self.session_id,
-            _text(items[at]),
+            _session_item_text(items[at]),
             max_tokens=self._recall_tokens,
-            beside=[_text(item) for item in items],
+            beside=[_session_item_text(item) for item in items],
             request=sha256(until.encode("utf-8", "surrogatepass")).hexdigest(),
         )
 
@@ -219,7 +219,7 @@ class _OwnEngine:
                 self._engine.close()
 
 
-def _text(item: Item) -> str:
+def _session_item_text(item: Item) -> str:
     """The words of an item, or a tool's result."""
     content: Any = item.get("content") or item.get("output") or ""
     parts = content if isinstance(content, list) else [content]

@@ -37,14 +37,14 @@ from memory_engine.integrations.home import HomeLoop
 from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.integrations.pydantic_ai_messages import (
     dumped,
+    dumped_texts,
+    fallback_event,
     from_openai,
     loaded,
+    message_texts,
     openai,
     preceded,
     prompted,
-    said,
-    spoken,
-    texts_of,
 )
 from memory_engine.integrations.pydantic_ai_scopes import ScopedCalls
 from memory_engine.integrations.recalled import RECALL_TOKENS, recall_tokens_of, recalled
@@ -200,7 +200,7 @@ class MemoryEngineConversationStore(ScopedCalls):
         if head_id is None or limit == 0:
             return []
         session = await self._where(head_id, [])
-        return [one.entry() for one in await _line(session, head_id, limit)]
+        return [one.entry() for one in await _entries_up_to(session, head_id, limit)]
 
     async def _where(self, entry_id: str, at_hand: Sequence[Session]) -> Session:
         """A session of the call's scope, or one at hand, that has an entry. Raises `KeyError`."""
@@ -282,7 +282,9 @@ class MemoryEngineConversationStore(ScopedCalls):
                 forget = await forgetting(session.thread, event_ids=list(ids), reason="the conversation left it")
                 events.append(NewEvent(forget))
         at = record.updated_at.timestamp()
-        kept = [_kept(entry, thread_id, self.engine.kernel.new_id() if entry.id in held else "") for entry in entries]
+        kept = [
+            _own_entry(entry, thread_id, self.engine.kernel.new_id() if entry.id in held else "") for entry in entries
+        ]
         events += await entry_events(session.thread, kept, at)
         state = as_json({_RECORD: json.loads(_RECORDS.dump_json(record))})
         events.append(NewEvent(SessionEntryKept(id="", entry="{}", timestamp=at, state=state)))
@@ -292,9 +294,9 @@ class MemoryEngineConversationStore(ScopedCalls):
         self, session: Session, old: str | None, base: str | None, record: ConversationRecord
     ) -> tuple[list[_Line], list[ConversationEntry]]:
         """The entries that a history which ended at `old` and continues after `base` drops, and those it gets back."""
-        was = await _line(session, old)
+        was = await _entries_up_to(session, old)
         try:
-            now = await _line(await self._where(base, [session]), base) if base is not None else []
+            now = await _entries_up_to(await self._where(base, [session]), base) if base is not None else []
         except KeyError:
             raise ConversationConflict(record.conversation_id) from None
         kept, before = {one.kept.id for one in now}, {one.kept.id for one in was}
@@ -329,22 +331,22 @@ def _event_id(thread_id: str, entry_id: str) -> str:
     return derived_id(MARK, thread_id, entry_id)
 
 
-def _kept(entry: ConversationEntry, thread_id: str, again: str) -> OwnMessage:
+def _own_entry(entry: ConversationEntry, thread_id: str, again: str) -> OwnMessage:
     """An entry to store; one that the thread already has is stored again, under another name."""
     message = dumped(entry.message)
     return OwnMessage(
         id=entry.id,
         entry={"message": message, "kind": entry.kind},
         messages=openai(entry.message),
-        texts=texts_of(message),
-        said=said(entry.message),
+        texts=dumped_texts(message),
+        said=fallback_event(entry.message),
         name=again or f"{MARK} {entry.id}",
         event_id=again or _event_id(thread_id, entry.id),
         before=entry.parent_id or "",
     )
 
 
-async def _line(session: Session, head_id: str | None, limit: int | None = None) -> list[_Line]:
+async def _entries_up_to(session: Session, head_id: str | None, limit: int | None = None) -> list[_Line]:
     """The entries up to one, in order; with a limit, the last ones. Raises `KeyError`.
 
     Erased entries, and forgotten ones, are skipped.
@@ -361,7 +363,7 @@ async def _line(session: Session, head_id: str | None, limit: int | None = None)
                 found.append(by_id[at])
                 at = found[-1].row.invocation
             elif count is None:
-                at = await _before(session, at)
+                at = await _preceding_entry(session, at)
             else:
                 break
         if not at or len(found) == limit:
@@ -369,7 +371,7 @@ async def _line(session: Session, head_id: str | None, limit: int | None = None)
         count = None
 
 
-async def _before(session: Session, entry_id: str) -> str:
+async def _preceding_entry(session: Session, entry_id: str) -> str:
     """The entry before one that no longer has a row. Raises `KeyError`."""
     kernel, thread_id = session.thread.kernel, session.thread.id
     for stored in await kernel.store.find(thread_id, [_event_id(thread_id, entry_id)]):
@@ -430,7 +432,7 @@ async def _with_recall(
         thread_id,
         prompted(prompt),
         max_tokens=most,
-        beside=[text for message in fitted for text in spoken(message)],
+        beside=[text for message in fitted for text in message_texts(message)],
         request=sha256(as_json(dumped(prompt)).encode()).hexdigest(),
     )
     return [*fitted[:at], preceded(prompt, text), *fitted[at + 1 :]] if text else fitted
@@ -446,7 +448,7 @@ async def _fitted(
     record = cast("Mapping[str, Any] | None", await session.value(_RECORD))
     if record is None:
         return messages
-    line = await _line(session, record["head_id"])
+    line = await _entries_up_to(session, record["head_id"])
     stored = {as_json(one.kept.entry["message"]): one for one in line}
     new = [message for message in messages if as_json(dumped(message)) not in stored]
     builder = thread.kernel[ContextBuilder]
@@ -457,7 +459,7 @@ async def _fitted(
     reserve, shown = tokens(new), list[ModelMessage]()
     for attempt in range(_TRIES):
         context = await thread.context(max_tokens, reserve=reserve)
-        shown = _shown(context, await _whole(thread, context, line) if attempt < _TRIES - 1 else [])
+        shown = _shown_messages(context, await _whole_entries(thread, context, line) if attempt < _TRIES - 1 else [])
         over = tokens([*shown, *new]) - max_tokens
         if over <= 0:
             break
@@ -465,7 +467,7 @@ async def _fitted(
     return [*shown, *new]
 
 
-async def _whole(thread: Thread, context: Context, line: Sequence[_Line]) -> list[_Line]:
+async def _whole_entries(thread: Thread, context: Context, line: Sequence[_Line]) -> list[_Line]:
     """The entries that a context shows whole. Their thoughts need not be shown: they come with their message."""
     shown = {piece.chunk.said_at for piece in context.pieces if not piece.shortened}
     begun = [one for one in line if not shown.isdisjoint(one.said)]
@@ -475,7 +477,7 @@ async def _whole(thread: Thread, context: Context, line: Sequence[_Line]) -> lis
     return [one for one in begun if shown.issuperset(one.said)]
 
 
-def _shown(context: Context, line: Sequence[_Line]) -> list[ModelMessage]:
+def _shown_messages(context: Context, line: Sequence[_Line]) -> list[ModelMessage]:
     """The entries of a context: these unchanged, else its own messages."""
     of_seq = {seq: one for one in line for seq in one.said}
     found: list[ModelMessage] = []

@@ -33,7 +33,7 @@ def loaded(messages: Sequence[object]) -> list[ModelMessage]:
     return found
 
 
-def texts_of(message: Json) -> dict[str, str]:
+def dumped_texts(message: Json) -> dict[str, str]:
     """The texts of a dumped message, by their paths."""
     parts = message.get("parts") or []
     said = ((n, part.get("content")) for n, part in enumerate(parts))
@@ -67,13 +67,13 @@ def preceded(message: ModelMessage, text: str) -> ModelMessage:
 def openai(message: ModelMessage) -> list[Json]:
     """A message as chat completions' messages, without instructions."""
     if isinstance(message, ModelResponse):
-        return _response(message)
+        return _response_messages(message)
     return [found for part in message.parts if (found := _asked(part)) is not None]
 
 
-def said(message: ModelMessage) -> Event | None:
+def fallback_event(message: ModelMessage) -> Event | None:
     """A message's text, for when its calls and results are out of order, or `None`."""
-    texts = spoken(message)
+    texts = message_texts(message)
     if not texts:
         return None
     if isinstance(message, ModelResponse):
@@ -82,7 +82,7 @@ def said(message: ModelMessage) -> Event | None:
     return UserMessage(content="\n".join(texts), origin="" if is_persons else "tool")
 
 
-def spoken(message: ModelMessage) -> list[str]:
+def message_texts(message: ModelMessage) -> list[str]:
     """A message's contents and calls as texts."""
     return [str(text) for one in openai(message) for text in (one.get("content"), *_calls_as_text(one)) if text]
 
@@ -92,7 +92,7 @@ def _calls_as_text(message: Json) -> Iterable[str]:
     return (f"{function['name']}({function['arguments']})" for function in functions)
 
 
-def _response(message: ModelResponse) -> list[Json]:
+def _response_messages(message: ModelResponse) -> list[Json]:
     found: Json = {"role": "assistant"}
     texts = [part.content for part in message.parts if isinstance(part, native.TextPart) and part.content]
     thoughts = [part.content for part in message.parts if isinstance(part, native.ThinkingPart) and part.content]
@@ -118,28 +118,28 @@ def _asked(part: object) -> Json | None:
         case native.SystemPromptPart():
             return {"role": "system", "content": part.content} if part.content else None
         case native.UserPromptPart():
-            content = _content(part.content)
+            content = _pydantic_content(part.content)
             return {"role": "user", "content": content} if content else None
         case native.ToolReturnPart():
-            return _result(part.tool_call_id, part.tool_name, part.model_response_str())
+            return _tool_return_message(part.tool_call_id, part.tool_name, part.model_response_str())
         case native.RetryPromptPart() if part.tool_name is not None:
-            return _result(part.tool_call_id, part.tool_name, part.model_response())
+            return _tool_return_message(part.tool_call_id, part.tool_name, part.model_response())
         case native.RetryPromptPart() | native.RetryFeedbackPart():
             return {"role": "user", "content": part.model_response(), "isMeta": True}  # which the framework wrote
     return None
 
 
-def _result(call_id: str, name: str, content: str) -> Json:
+def _tool_return_message(call_id: str, name: str, content: str) -> Json:
     return {"role": "tool", "tool_call_id": call_id, "name": name, "content": content}
 
 
-def _content(content: object) -> object:
+def _pydantic_content(content: object) -> object:
     if isinstance(content, str):
         return content
-    return [found for one in cast("Sequence[object]", content) if (found := _part(one)) is not None]
+    return [found for one in cast("Sequence[object]", content) if (found := _pydantic_chat_part(one)) is not None]
 
 
-def _part(part: object) -> Json | None:
+def _pydantic_chat_part(part: object) -> Json | None:
     match part:
         case str():
             return {"type": "text", "text": part} if part else None
@@ -180,7 +180,7 @@ def from_openai(messages: Iterable[Json]) -> list[ModelMessage]:
 def _answered(message: Json, calls: Iterable[Json]) -> list[native.ModelResponsePart]:
     parts: list[native.ModelResponsePart] = []
     if message.get("content"):
-        parts.append(native.TextPart(_text(message["content"])))
+        parts.append(native.TextPart(_content_str(message["content"])))
     for call in calls:
         function = call["function"]
         parts.append(native.ToolCallPart(function["name"], function["arguments"], call["id"]))
@@ -192,19 +192,21 @@ def _request_part(message: Json, names: dict[str, str]) -> native.ModelRequestPa
     match message["role"]:
         case "tool":
             call_id = message["tool_call_id"]
-            return native.ToolReturnPart(names.get(call_id, message.get("name", "")), _text(content), call_id)
+            return native.ToolReturnPart(names.get(call_id, message.get("name", "")), _content_str(content), call_id)
         case "user":
-            return native.UserPromptPart(content if isinstance(content, str) else [_back(part) for part in content])
-    return native.SystemPromptPart(_text(content))
+            return native.UserPromptPart(
+                content if isinstance(content, str) else [_user_content(part) for part in content]
+            )
+    return native.SystemPromptPart(_content_str(content))
 
 
-def _text(content: object) -> str:
+def _content_str(content: object) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(part.get("text", "") for part in cast("list[Json]", content))
 
 
-def _back(part: Json) -> native.UserContent:
+def _user_content(part: Json) -> native.UserContent:
     match part:
         case {"type": "image_url", "image_url": {"url": str() as url}}:
             return native.BinaryContent.from_data_uri(url) if url.startswith("data:") else native.ImageUrl(url)

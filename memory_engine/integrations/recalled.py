@@ -51,14 +51,14 @@ async def recalled(  # noqa: PLR0913 - what is asked for, by keyword
         return kept.text
     if not query.strip():
         return ""
-    found = await _found(threads, thread, query, min(LIMIT_MAX, max_tokens // HIT_TOKENS_MIN + 1))
+    found = await _owned_hits(threads, thread, query, min(LIMIT_MAX, max_tokens // HIT_TOKENS_MIN + 1))
     found = evolve(found, hits=tuple(hit for hit in found.hits if not _is_own_call(hit, thread_id)))
     viewer = Viewer(threads.user_id, thread_id)
     text, hits = await recalled_beside(threads.engine.kernel, viewer, found, [*beside, query], max_tokens)
     return requests.keep(place, _OfRequest(request, text, hits)) if request else text
 
 
-async def _found(threads: OwnedThreads, thread: Thread | None, query: str, limit: int) -> Found:
+async def _owned_hits(threads: OwnedThreads, thread: Thread | None, query: str, limit: int) -> Found:
     if threads.user_id:
         return await threads.engine.search(
             query,

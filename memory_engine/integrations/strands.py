@@ -29,7 +29,7 @@ from memory_engine.engine import Engine
 from memory_engine.errors import MissingExtra, ThreadNotFound
 from memory_engine.integrations.entries import OwnMessage, entry_events
 from memory_engine.integrations.owned import OwnedThreads
-from memory_engine.integrations.strands_messages import anthropic_of, spoken, texts_of
+from memory_engine.integrations.strands_messages import anthropic_of, strands_text, strands_texts
 from memory_engine.integrations.strands_storage import MemoryEngineStorage
 from memory_engine.runtime.life import forgetting
 from memory_engine.thread import Thread
@@ -141,8 +141,12 @@ class MemoryEngineSessionRepository(SessionRepository):
 
         async def read(engine: Engine) -> SessionMessage | None:
             thread = await self._find(engine, session_id, agent_id)
-            rows = [] if thread is None else [one for one in await _rows(thread) if _number(one) == message_id]
-            return (await _messages(thread, rows[-1:]))[0] if thread is not None and rows else None
+            rows = (
+                []
+                if thread is None
+                else [one for one in await _message_rows(thread) if _message_number(one) == message_id]
+            )
+            return (await _session_messages(thread, rows[-1:]))[0] if thread is not None and rows else None
 
         return self._engine.call(read)
 
@@ -152,10 +156,10 @@ class MemoryEngineSessionRepository(SessionRepository):
 
         async def update(engine: Engine) -> None:
             thread = await self._agents_thread(engine, session_id, agent_id)
-            rows = [row for row in await _rows(thread) if _number(row) == number]
+            rows = [row for row in await _message_rows(thread) if _message_number(row) == number]
             if not rows:
                 raise SessionException(f"Message {number} of agent {agent_id} in session {session_id} does not exist")
-            session_message.created_at = (await _messages(thread, rows[-1:]))[0].created_at
+            session_message.created_at = (await _session_messages(thread, rows[-1:]))[0].created_at
             seqs = {seq for row in rows for seq in range(row.seq - row.messages, row.seq + 1)}
             ids = await thread.kernel.reader.ids_at(thread.id, seqs)
             forget = await forgetting(thread, event_ids=list(ids), reason="its session replaced it")
@@ -170,8 +174,10 @@ class MemoryEngineSessionRepository(SessionRepository):
 
         async def read(engine: Engine) -> list[SessionMessage]:
             thread = await self._agents_thread(engine, session_id, agent_id)
-            rows = sorted((row for row in await _rows(thread) if _number(row) >= offset), key=_number)
-            return await _messages(thread, rows[:limit])
+            rows = sorted(
+                (row for row in await _message_rows(thread) if _message_number(row) >= offset), key=_message_number
+            )
+            return await _session_messages(thread, rows[:limit])
 
         return self._engine.call(read)
 
@@ -237,18 +243,18 @@ async def _set(thread: Thread, key: str, value: object) -> None:
     await thread.dispatch(SessionEntryKept(id="", entry="{}", timestamp=time.time(), state=as_json({key: value})))
 
 
-async def _rows(thread: Thread) -> list[SessionEntryRow]:
+async def _message_rows(thread: Thread) -> list[SessionEntryRow]:
     """The rows of the messages: each has its number in `invocation`, which what sets a state has not."""
     with suppress(ThreadNotFound):
         return [row for row in await Entries(thread).entry_rows() if row.invocation]
     return []
 
 
-def _number(row: SessionEntryRow) -> int:
+def _message_number(row: SessionEntryRow) -> int:
     return int(row.invocation)
 
 
-async def _messages(thread: Thread, rows: Sequence[SessionEntryRow]) -> list[SessionMessage]:
+async def _session_messages(thread: Thread, rows: Sequence[SessionEntryRow]) -> list[SessionMessage]:
     return [SessionMessage.from_dict(one.entry) for one in await Entries(thread).entries(rows)]
 
 
@@ -260,16 +266,16 @@ async def _events(thread: Thread, message: SessionMessage) -> list[NewEvent]:
         id=name,
         entry=entry,
         messages=[] if read is None else [read],
-        texts=texts_of(entry),
-        said=_said(shown),
+        texts=strands_texts(entry),
+        said=_strands_event(shown),
         name=name,
         before=str(message.message_id),
     )
     return await entry_events(thread, [own], datetime.now(UTC).timestamp(), format="anthropic")
 
 
-def _said(message: dict[str, Any]) -> Event | None:
-    text = spoken(message)
+def _strands_event(message: dict[str, Any]) -> Event | None:
+    text = strands_text(message)
     if not text:
         return None
     if message["role"] == "assistant":

@@ -64,7 +64,7 @@ class MemoryEngineStorage:
 
         async def write(engine: Engine) -> None:
             thread = await self._owner(engine=engine).open(self._session_id)
-            await Items(thread).put(SPACE, key, _value(data), index=("text",))
+            await Items(thread).put(SPACE, key, _storage_value(data), index=("text",))
 
         await self._call(write)
 
@@ -115,7 +115,7 @@ class MemoryEngineStorage:
         return await asyncio.to_thread(self._engine.call, work)
 
 
-def _value(data: bytes) -> Mapping[str, object]:
+def _storage_value(data: bytes) -> Mapping[str, object]:
     """Bytes as JSON: a text, with its type if it is framed as an offloaded content is, or base64."""
     end = _HEAD + int.from_bytes(data[:_HEAD])
     kind = data[_HEAD:end]

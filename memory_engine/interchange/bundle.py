@@ -23,9 +23,9 @@ from memory_engine.interchange.foreign import (
     ForeignMemory,
     ForeignPreference,
     Json,
+    first_text,
     given_of,
     moment_under,
-    text_of,
 )
 from memory_engine.store.new_file import file_errors
 from memory_engine.views.layers.events import Layer
@@ -89,7 +89,7 @@ class Bundle:
         if not _PLACE.fullmatch(one.path) or ".." in one.path:
             self._refuse(MANIFEST, f"{one.path[:80]!r} is not a file of this bundle")
         try:
-            digest, size = digest_of(self.folder / one.path, self.folder)
+            digest, size = bundle_file_digest(self.folder / one.path, self.folder)
         except (FileNotFoundError, FileRefused) as error:
             self._refuse(one.path, f"the manifest lists it, and it cannot be read: {error}")
         if (digest, size) != (one.sha256, one.bytes):
@@ -127,7 +127,7 @@ class Bundle:
             yield found
 
 
-def digest_of(path: Path, within: Path) -> tuple[str, int]:
+def bundle_file_digest(path: Path, within: Path) -> tuple[str, int]:
     """The SHA-256 and the size of a file. Raises `FileRefused`, `OSError`."""
     found, size = sha256(), 0
     with open_file(path, within=within) as file:
@@ -141,13 +141,13 @@ def read_bundle(folder: Path, limits: ReadingLimits) -> ForeignFile:
     """The memories of a bundle, without deleted ones. Raises `ImportRefused`."""
     bundle = Bundle(folder, limits)
     found = ForeignFile(folder, NAME)
-    found.deleted.update(text_of(one, "targetID") for one in bundle.records(TOMBSTONES))
+    found.deleted.update(first_text(one, "targetID") for one in bundle.records(TOMBSTONES))
     for kind in bundle.kinds():
         taken = _KINDS.get(kind)
         for record in bundle.records(f"items/{kind}.jsonl"):
             if taken is None:
                 found.leave_out(f"records of the kind {kind}")
-            elif text_of(record, "id") in found.deleted or text_of(record, "deletedAt"):
+            elif first_text(record, "id") in found.deleted or first_text(record, "deletedAt"):
                 found.leave_out("memories that were deleted there")
             else:
                 taken(record, found)
@@ -155,44 +155,44 @@ def read_bundle(folder: Path, limits: ReadingLimits) -> ForeignFile:
 
 
 def _add_episode(record: Json, found: ForeignFile) -> None:
-    content = text_of(record, "details") or text_of(record, "summary")
-    found.add(_with_ours(record, _plain(record, content, "semantic")))
+    content = first_text(record, "details") or first_text(record, "summary")
+    found.add(_with_ours(record, _plain_memory(record, content, "semantic")))
 
 
 def _add_fact(record: Json, found: ForeignFile) -> None:
     ended = moment_under(record, "tValidTo", "prunedAt")
-    told = " ".join(filter(None, (text_of(record, key) for key in ("subject", "predicate", "object"))))
-    plain = _plain(record, text_of(record, "text") or told, "semantic" if ended is None else "episodic")
+    told = " ".join(filter(None, (first_text(record, key) for key in ("subject", "predicate", "object"))))
+    plain = _plain_memory(record, first_text(record, "text") or told, "semantic" if ended is None else "episodic")
     found.add(msgspec.structs.replace(plain, valid_at=moment_under(record, "tValidFrom"), invalid_at=ended))
 
 
 def _add_core(record: Json, found: ForeignFile) -> None:
-    if text_of(record, "id") == "persona":
+    if first_text(record, "id") == "persona":
         found.leave_out("blocks in which an agent describes itself (persona)")
         return
-    plain = _plain(record, text_of(record, "content"), "semantic")
+    plain = _plain_memory(record, first_text(record, "content"), "semantic")
     found.add(msgspec.structs.replace(plain, id=f"core-{plain.id}", name=plain.id))
 
 
 def _add_entity(record: Json, found: ForeignFile) -> None:
-    plain = _plain(record, text_of(record, "summary"), "semantic")
-    found.add(msgspec.structs.replace(plain, name=text_of(record, "canonicalName")))
+    plain = _plain_memory(record, first_text(record, "summary"), "semantic")
+    found.add(msgspec.structs.replace(plain, name=first_text(record, "canonicalName")))
 
 
 def _add_procedure(record: Json, found: ForeignFile) -> None:
     steps = record.get("steps")
     said = "\n".join(one for one in steps if isinstance(one, str)) if isinstance(steps, list) else ""
-    plain = _plain(record, said, "procedural")
+    plain = _plain_memory(record, said, "procedural")
     rule = msgspec.structs.replace(
-        plain, condition=text_of(record, "triggerPattern"), name=text_of(record, "name"), given={}
+        plain, condition=first_text(record, "triggerPattern"), name=first_text(record, "name"), given={}
     )
     found.add(_with_ours(record, rule))
 
 
 def _add_preference(record: Json, found: ForeignFile) -> None:
-    ours = _ours(record)
-    value = ours["value"] if "value" in ours else text_of(record, "value")
-    found.add_preference(ForeignPreference(system=NAME, key=text_of(record, "key"), value=value))
+    ours = _own_extension(record)
+    value = ours["value"] if "value" in ours else first_text(record, "value")
+    found.add_preference(ForeignPreference(system=NAME, key=first_text(record, "key"), value=value))
 
 
 _KINDS = {
@@ -205,10 +205,10 @@ _KINDS = {
 }
 
 
-def _plain(record: Json, content: str, layer: Layer) -> ForeignMemory:
+def _plain_memory(record: Json, content: str, layer: Layer) -> ForeignMemory:
     return ForeignMemory(
         system=NAME,
-        id=text_of(record, "id"),
+        id=first_text(record, "id"),
         content=content,
         layer=layer,
         at=moment_under(record, "eventTime", "tValidFrom", "createdAt", "updatedAt", "mentionTime"),
@@ -217,29 +217,29 @@ def _plain(record: Json, content: str, layer: Layer) -> ForeignMemory:
     )
 
 
-def _ours(record: Json) -> Json:
+def _own_extension(record: Json) -> Json:
     ours = record.get(EXTENSION)
     return ours if isinstance(ours, dict) else {}
 
 
 def _with_ours(record: Json, plain: ForeignMemory) -> ForeignMemory:
     """The memory as the engine that wrote it had it; as the format says, for a record of another program."""
-    ours = _ours(record)
-    system, name = text_of(ours, "system"), text_of(ours, "id")
+    ours = _own_extension(record)
+    system, name = first_text(ours, "system"), first_text(ours, "id")
     if not _SYSTEM.fullmatch(system) or not name:
         return plain
-    layer = _layer_of(text_of(ours, "layer"), plain.layer)
+    layer = _layer_of(first_text(ours, "layer"), plain.layer)
     metadata = ours.get("metadata")
     us = ours.get("timestamp_us")
     return ForeignMemory(
         system=system,
         id=name,
-        content=text_of(ours, "content") or plain.content,
+        content=first_text(ours, "content") or plain.content,
         layer=layer,
-        key=text_of(ours, "key") if layer == "semantic" else "",
+        key=first_text(ours, "key") if layer == "semantic" else "",
         condition=plain.condition,
-        name=text_of(ours, "name"),
-        at=_checked(us) if isinstance(us, int) else plain.at,
+        name=first_text(ours, "name"),
+        at=_bundle_moment(us) if isinstance(us, int) else plain.at,
         updated_at=moment_under(ours, "updated_at"),
         valid_at=moment_under(ours, "valid_at"),
         invalid_at=moment_under(ours, "invalid_at"),
@@ -255,7 +255,7 @@ def _layer_of(told: str, otherwise: Layer) -> Layer:
     return otherwise
 
 
-def _checked(us: int) -> datetime | None:
+def _bundle_moment(us: int) -> datetime | None:
     found = to_datetime(us)
     return found if to_us(found) == us and 1 < found.year < 9999 else None
 

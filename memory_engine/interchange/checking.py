@@ -10,7 +10,7 @@ from memory_engine.core.chain import is_redacted
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.interchange.bundle import EPISODES, EXTENSION, PREFERENCES, PROCEDURES, Bundle
-from memory_engine.interchange.foreign import Json, objects_in, text_of
+from memory_engine.interchange.foreign import Json, first_text, objects_in
 from memory_engine.replay.export.log_file import LogFile
 from memory_engine.store.new_file import file_errors
 
@@ -57,7 +57,7 @@ def check_memories(folder: PathLike, *, limits: ReadingLimits = DEFAULT_LIMITS) 
     path = checked_file("folder", folder)
     bundle = Bundle(path, limits)
     records = [one for place in (EPISODES, PROCEDURES, PREFERENCES) for one in bundle.records(place)]
-    wanted = {(named[0], named[1]) for one in records for named in _named(one)}
+    wanted = {(named[0], named[1]) for one in records for named in _named_events(one)}
     logs = [path / place for place in bundle.files if place.startswith(_LOGS)]
     events: dict[tuple[str, int], _Event] = {}
     threads: set[str] = set()
@@ -69,7 +69,7 @@ def check_memories(folder: PathLike, *, limits: ReadingLimits = DEFAULT_LIMITS) 
             events |= {(thread_id, seq): one for seq, one in _events(file, {s for t, s in wanted if t == thread_id})}
             count += file.seq
     problems = [problem for one in records for problem in _problems(one, events, threads)]
-    unproven = sum(not any(thread in threads for thread, *_ in _named(one)) for one in records)
+    unproven = sum(not any(thread in threads for thread, *_ in _named_events(one)) for one in records)
     return MemoriesChecked(
         path=str(path),
         records=len(records),
@@ -80,7 +80,7 @@ def check_memories(folder: PathLike, *, limits: ReadingLimits = DEFAULT_LIMITS) 
     )
 
 
-def _named(record: Json) -> list[tuple[str, int, str, str]]:
+def _named_events(record: Json) -> list[tuple[str, int, str, str]]:
     """The events that a record names, the one that made it first: thread, seq, id and hash."""
     ours = record.get(EXTENSION)
     if not isinstance(ours, dict):
@@ -89,7 +89,12 @@ def _named(record: Json) -> list[tuple[str, int, str, str]]:
     for one in objects_in([ours.get("made_by"), *objects_in(ours.get("sources"))]):
         seq = one.get("seq")
         found.append(
-            (text_of(one, "thread"), seq if type(seq) is int else 0, text_of(one, "event"), text_of(one, "hash"))
+            (
+                first_text(one, "thread"),
+                seq if type(seq) is int else 0,
+                first_text(one, "event"),
+                first_text(one, "hash"),
+            )
         )
     return found
 
@@ -100,16 +105,16 @@ def _events(file: LogFile, seqs: set[int]) -> Iterator[tuple[int, _Event]]:
         for row in batch.rows:
             if row.seq in seqs:
                 payload = msgspec.json.decode(row.payload) if not is_redacted(row) else {}
-                yield row.seq, _Event(row.id, row.hash.hex(), None if is_redacted(row) else _said(payload))
+                yield row.seq, _Event(row.id, row.hash.hex(), None if is_redacted(row) else _payload_content(payload))
 
 
-def _said(payload: Mapping[str, object]) -> object:
+def _payload_content(payload: Mapping[str, object]) -> object:
     return payload.get("content", payload.get("value"))
 
 
 def _problems(record: Json, events: Mapping[tuple[str, int], _Event], threads: set[str]) -> Iterator[str]:
-    name = text_of(record, "id", "key")[:80]
-    for n, (thread, seq, event_id, digest) in enumerate(_named(record)):
+    name = first_text(record, "id", "key")[:80]
+    for n, (thread, seq, event_id, digest) in enumerate(_named_events(record)):
         if thread not in threads:
             continue
         found = events.get((thread, seq))
@@ -118,14 +123,14 @@ def _problems(record: Json, events: Mapping[tuple[str, int], _Event], threads: s
             yield f"{what} is not in its log"
         elif found.hash != digest or event_id not in ("", found.id):
             yield f"{what} is another one: its hash is {found.hash[:16]}…, not {digest[:16]}…"
-        elif n == 0 and found.said != _words(record):
+        elif n == 0 and found.said != _record_content(record):
             yield f"{what} says something else"
 
 
-def _words(record: Json) -> object:
+def _record_content(record: Json) -> object:
     """The words, or the value, of a record as an event has them."""
     ours = record.get(EXTENSION)
     if isinstance(ours, dict) and "value" in ours:
         return ours["value"]
     steps = record.get("steps")
-    return steps[0] if isinstance(steps, list) and steps else text_of(record, "details")
+    return steps[0] if isinstance(steps, list) and steps else first_text(record, "details")

@@ -15,7 +15,7 @@ from memory_engine.core.version import installed_version
 from memory_engine.errors import ThreadNotFound
 from memory_engine.interchange import bundle
 from memory_engine.interchange.bundle import EXTENSION, FileDigest, line_of, second
-from memory_engine.interchange.foreign import text_of
+from memory_engine.interchange.foreign import first_text
 from memory_engine.replay.export.export import export
 from memory_engine.replay.export.redaction import Redaction
 from memory_engine.runtime.handle import ThreadHandle
@@ -151,13 +151,13 @@ class _Records:
     @classmethod
     async def of(cls, user: ScopeHandle, own: frozenset[str], left_out: Counter[str]) -> "_Records":
         """The memories in a user's thread now: without forgotten, erased or removed ones."""
-        rows = await _entries(user) if await user.exists() else []
+        rows = await _all_layer_entries(user) if await user.exists() else []
         preferences = [row for _, row in (await user.rows(PREFERENCES)).items()]
         proof = await _Proof.of(user, own, rows, preferences, left_out)
         episodes: list[tuple[str, bytes]] = []
         procedures: list[tuple[str, bytes]] = []
         for row in rows:
-            name, record = _record(row, proof)
+            name, record = _bundle_record(row, proof)
             (procedures if row.layer == "procedural" else episodes).append((name, line_of(record)))
         plain = [line_of(_preference(one, proof)) for one in preferences if one.rule is None]
         if len(plain) < len(preferences):
@@ -183,7 +183,7 @@ class _Records:
         return (min(self.moments), max(self.moments)) if self.moments else None
 
 
-async def _entries(user: ScopeHandle) -> list[EntryRow]:
+async def _all_layer_entries(user: ScopeHandle) -> list[EntryRow]:
     """The entries of all layers; in place of summaries the entries that they summarise."""
     found: list[EntryRow] = []
     for layer in LAYER_NAMES:
@@ -243,12 +243,12 @@ class _Proof:
         return [one for one in found if one is not None] + drawn
 
 
-def _record(row: EntryRow, proof: _Proof) -> tuple[str, dict[str, object]]:
+def _bundle_record(row: EntryRow, proof: _Proof) -> tuple[str, dict[str, object]]:
     """The id and the record of an entry."""
     metadata = metadata_of(row)
-    is_imported = metadata.get("origin") == IMPORTED and bool(text_of(metadata, "system"))
-    system = text_of(metadata, "system") if is_imported else NATIVE
-    name = text_of(metadata, "id") if is_imported else row.event_id
+    is_imported = metadata.get("origin") == IMPORTED and bool(first_text(metadata, "system"))
+    system = first_text(metadata, "system") if is_imported else NATIVE
+    name = first_text(metadata, "id") if is_imported else row.event_id
     given = metadata.get("given", {}) if is_imported else _without_keys(metadata, row)
     ours: dict[str, object] = {
         "system": system,
@@ -265,8 +265,8 @@ def _record(row: EntryRow, proof: _Proof) -> tuple[str, dict[str, object]]:
     record_id = name if system in (NATIVE, bundle.NAME) else f"{system}:{name}"
     common: dict[str, object] = {"id": record_id, EXTENSION: msgspec.to_builtins(ours)}
     if row.layer == "procedural":
-        return record_id, common | _procedure(row, text_of(ours, "name"))
-    return record_id, common | _episode(row, text_of(ours, "name"), system)
+        return record_id, common | _procedure(row, first_text(ours, "name"))
+    return record_id, common | _episode(row, first_text(ours, "name"), system)
 
 
 def _without_keys(metadata: Mapping[str, object], row: EntryRow) -> dict[str, object]:
@@ -331,7 +331,7 @@ class _Writing:
 
     def note(self, place: str) -> None:
         """List a file that is there."""
-        digest, size = bundle.digest_of(self.folder / place, self.folder)
+        digest, size = bundle.bundle_file_digest(self.folder / place, self.folder)
         self.files.append(FileDigest(place, digest, size))
 
     def finish(self, counts: Mapping[str, int], span: tuple[int, int] | None, now_us: int) -> str:

@@ -131,7 +131,7 @@ def memory_id(system: str, id: str) -> str:
     return id if system == NATIVE else f"{system}:{id}"
 
 
-def text_of(value: object, *keys: str) -> str:
+def first_text(value: object, *keys: str) -> str:
     """The first text, or number, under one of the keys; empty without one."""
     for key in keys:
         found = value.get(key) if isinstance(value, Mapping) else None

@@ -88,7 +88,7 @@ async def import_memories(
         left_out=Counter(file.left_out),
     )
     plan = await _plan(user, memories, file.deleted, report)
-    await _write(user, plan, report, progress)
+    await _dispatch_plan(user, plan, report, progress)
     await _take_preferences(user, file.preferences, report)
     return report
 
@@ -231,7 +231,7 @@ def _is_older(memory: ForeignMemory, row: EntryRow) -> bool:
     return known is not None and memory.updated_at is not None and memory.updated_at < known
 
 
-async def _write(
+async def _dispatch_plan(
     user: ScopeHandle, plan: Sequence[NewEvent], report: MemoriesImported, progress: MemoriesProgress | None
 ) -> None:
     done = 0

@@ -4,10 +4,10 @@ from memory_engine.interchange.foreign import (
     ForeignFile,
     ForeignMemory,
     Json,
+    first_text,
     given_of,
     moment_under,
     objects_in,
-    text_of,
 )
 
 NAME = "letta"
@@ -28,7 +28,7 @@ def sees(value: object) -> bool:
 
 
 def _is_passage(one: Json) -> bool:
-    return "text" in one and (not _OF_PASSAGES.isdisjoint(one) or text_of(one, "id").startswith("passage-"))
+    return "text" in one and (not _OF_PASSAGES.isdisjoint(one) or first_text(one, "id").startswith("passage-"))
 
 
 def _is_block(one: Json) -> bool:
@@ -61,14 +61,14 @@ def _add_listed(one: Json, into: ForeignFile) -> None:
 
 
 def _add_block(one: Json, into: ForeignFile) -> None:
-    label = text_of(one, "label")
+    label = first_text(one, "label")
     if label == PERSONA:
         into.leave_out("blocks in which an agent describes itself (persona)")
         return
     block = ForeignMemory(
         system=NAME,
-        id=text_of(one, "id") or f"block-{label}",
-        content=text_of(one, "value"),
+        id=first_text(one, "id") or f"block-{label}",
+        content=first_text(one, "value"),
         name=label,
         at=moment_under(one, "created_at", "updated_at"),
         updated_at=moment_under(one, "updated_at"),
@@ -80,8 +80,8 @@ def _add_block(one: Json, into: ForeignFile) -> None:
 def _passage(one: Json) -> ForeignMemory:
     return ForeignMemory(
         system=NAME,
-        id=text_of(one, "id"),
-        content=text_of(one, "text"),
+        id=first_text(one, "id"),
+        content=first_text(one, "text"),
         at=moment_under(one, "created_at"),
         updated_at=moment_under(one, "updated_at"),
         given=given_of(one, "metadata", "tags", "file_name"),
@@ -89,18 +89,18 @@ def _passage(one: Json) -> ForeignMemory:
 
 
 def _add_message(one: Json, into: ForeignFile) -> None:
-    role = text_of(one, "role")
+    role = first_text(one, "role")
     if role not in _SAID:
         into.leave_out(f"messages of the role {role[:40] or 'of nobody'}".encode("utf-8", "replace").decode())
         return
-    said = _said(one)
+    said = _letta_text(one)
     if not said.strip():
         into.leave_out("messages without a text")
         return
     into.add(
         ForeignMemory(
             system=NAME,
-            id=text_of(one, "id"),
+            id=first_text(one, "id"),
             content=said,
             layer="episodic",
             name=role,
@@ -110,8 +110,8 @@ def _add_message(one: Json, into: ForeignFile) -> None:
     )
 
 
-def _said(one: Json) -> str:
+def _letta_text(one: Json) -> str:
     content = one.get("content", one.get("text"))
     if isinstance(content, str):
         return content
-    return "\n".join(filter(None, (text_of(part, "text") for part in objects_in(content))))
+    return "\n".join(filter(None, (first_text(part, "text") for part in objects_in(content))))

@@ -4,10 +4,10 @@ from memory_engine.interchange.foreign import (
     ForeignFile,
     ForeignMemory,
     Json,
+    first_text,
     given_of,
     moment_under,
     objects_in,
-    text_of,
 )
 
 NAME = "mem0"
@@ -18,10 +18,10 @@ _GIVEN = ("categories", "metadata", "agent_id", "run_id", "app_id", "actor_id", 
 
 def sees(value: object) -> bool:
     """Return True if there are objects with a `memory`, in a list or under a key of mem0."""
-    return any("memory" in one for one in objects_in(_listed(value)))
+    return any("memory" in one for one in objects_in(_memory_list(value)))
 
 
-def _listed(value: object) -> object:
+def _memory_list(value: object) -> object:
     if isinstance(value, dict):
         return next((value[key] for key in _LISTS if isinstance(value.get(key), list)), None)
     return value
@@ -29,7 +29,7 @@ def _listed(value: object) -> object:
 
 def read(value: object, into: ForeignFile) -> None:
     """Each memory becomes a fact."""
-    listed = _listed(value)
+    listed = _memory_list(value)
     for one in objects_in(listed):
         into.add(_memory(one))
     if isinstance(listed, list):
@@ -41,10 +41,10 @@ def read(value: object, into: ForeignFile) -> None:
 def _memory(one: Json) -> ForeignMemory:
     return ForeignMemory(
         system=NAME,
-        id=text_of(one, "id"),
-        content=text_of(one, "memory"),
+        id=first_text(one, "id"),
+        content=first_text(one, "memory"),
         at=moment_under(one, "created_at", "updated_at"),
         updated_at=moment_under(one, "updated_at"),
-        owner=text_of(one, "user_id"),
+        owner=first_text(one, "user_id"),
         given=given_of(one, *_GIVEN),
     )

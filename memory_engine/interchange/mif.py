@@ -1,6 +1,6 @@
 """The Memory Interchange Format, version 2: one JSON object with a list of memories."""
 
-from memory_engine.interchange.foreign import ForeignFile, ForeignMemory, given_of, moment_under, objects_in, text_of
+from memory_engine.interchange.foreign import ForeignFile, ForeignMemory, first_text, given_of, moment_under, objects_in
 
 NAME = "mif"
 KEYS = "mif_version memories generator export_meta"
@@ -16,12 +16,12 @@ def read(value: object, into: ForeignFile) -> None:
     """Each memory becomes a fact."""
     if not isinstance(value, dict):
         return
-    owner = text_of(value.get("export_meta"), "user_id")
+    owner = first_text(value.get("export_meta"), "user_id")
     for one in objects_in(value.get("memories")):
         memory = ForeignMemory(
             system=NAME,
-            id=text_of(one, "id"),
-            content=text_of(one, "content"),
+            id=first_text(one, "id"),
+            content=first_text(one, "content"),
             at=moment_under(one, "created_at"),
             updated_at=moment_under(one, "updated_at"),
             owner=owner,

@@ -48,7 +48,7 @@ def read_foreign(path: Path, system: str, limits: ReadingLimits) -> ForeignFile:
         if not (path / bundle.MANIFEST).exists():
             raise FileRefused(str(path), f"it is a folder without a {bundle.MANIFEST}, so not a bundle")
         return bundle.read_bundle(path, limits)
-    value = _value(path, limits)
+    value = _file_value(path, limits)
     reader = next((one for one in _READERS if one.sees(value) and system in ("auto", one.name)), None)
     if reader is None:
         raise ImportRefused(str(path), 1, _unknown(value, system))
@@ -57,7 +57,7 @@ def read_foreign(path: Path, system: str, limits: ReadingLimits) -> ForeignFile:
     return found
 
 
-def _value(path: Path, limits: ReadingLimits) -> object:
+def _file_value(path: Path, limits: ReadingLimits) -> object:
     """The JSON value of a file; of JSON Lines, the list of their values."""
     with file_errors(path):
         written = read_file(path, limit=limits.file_bytes)

@@ -7,10 +7,10 @@ from memory_engine.interchange.foreign import (
     ForeignFile,
     ForeignMemory,
     Json,
+    first_text,
     given_of,
     moment_under,
     objects_in,
-    text_of,
 )
 
 NAME = "zep"
@@ -37,7 +37,7 @@ def _summary_of(value: Json) -> tuple[str, Json]:
     """The summary of a user, and the user."""
     user = value.get("user")
     user = user if isinstance(user, dict) else {}
-    return text_of(value, "user_summary") or text_of(user, "summary"), user
+    return first_text(value, "user_summary") or first_text(user, "summary"), user
 
 
 def read(value: object, into: ForeignFile) -> None:
@@ -46,10 +46,10 @@ def read(value: object, into: ForeignFile) -> None:
         for one in objects_in(value):
             into.add(_fact(one))
         return
-    owner = text_of(value, *_OWNERS)
+    owner = first_text(value, *_OWNERS)
     summary, user = _summary_of(value)
     if summary:
-        owner = text_of(user, "user_id") or owner
+        owner = first_text(user, "user_id") or owner
         told = ForeignMemory(
             system=NAME,
             id=f"summary-{owner}",
@@ -75,14 +75,14 @@ def _fact(one: Json, owner: str = "") -> ForeignMemory:
     ended = moment_under(one, "invalid_at", "expired_at")
     return ForeignMemory(
         system=NAME,
-        id=text_of(one, "uuid", "id"),
-        content=text_of(one, "fact"),
+        id=first_text(one, "uuid", "id"),
+        content=first_text(one, "fact"),
         layer="semantic" if ended is None else "episodic",
         at=moment_under(one, "valid_at", "created_at"),
         updated_at=moment_under(one, "expired_at", "created_at"),
         valid_at=moment_under(one, "valid_at"),
         invalid_at=ended,
-        owner=text_of(one, *_OWNERS) or owner,
+        owner=first_text(one, *_OWNERS) or owner,
         given=given_of(one, *_GIVEN),
     )
 
@@ -90,28 +90,28 @@ def _fact(one: Json, owner: str = "") -> ForeignMemory:
 def _episode(one: Json, owner: str) -> ForeignMemory:
     return ForeignMemory(
         system=NAME,
-        id=text_of(one, "uuid", "id"),
-        content=text_of(one, "content"),
+        id=first_text(one, "uuid", "id"),
+        content=first_text(one, "content"),
         layer="episodic",
-        name=text_of(one, "role") or text_of(one, "role_type"),
+        name=first_text(one, "role") or first_text(one, "role_type"),
         at=moment_under(one, "valid_at", "reference_time", "created_at"),
-        owner=text_of(one, *_OWNERS) or owner,
+        owner=first_text(one, *_OWNERS) or owner,
         given=given_of(one, "name", "source", "source_description", "metadata", "thread_id", "session_id"),
     )
 
 
 def _add_node(one: Json, owner: str, into: ForeignFile) -> None:
-    if not text_of(one, "summary").strip():
+    if not first_text(one, "summary").strip():
         into.leave_out("nodes without a summary")
         return
     into.add(
         ForeignMemory(
             system=NAME,
-            id=text_of(one, "uuid", "id"),
-            content=text_of(one, "summary"),
-            name=text_of(one, "name"),
+            id=first_text(one, "uuid", "id"),
+            content=first_text(one, "summary"),
+            name=first_text(one, "name"),
             at=moment_under(one, "created_at"),
-            owner=text_of(one, *_OWNERS) or owner,
+            owner=first_text(one, *_OWNERS) or owner,
             given=given_of(one, "labels", "attributes"),
         )
     )

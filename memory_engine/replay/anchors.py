@@ -94,7 +94,7 @@ async def check_anchors(kernel: Kernel, anchors: Sequence[Anchor]) -> list[Contr
     found = [one for one in anchors if held[one.thread_id].get(one.seq) != one.hash]
     deleted = await _deletions(kernel) if found else {}
     return [
-        Contradicted(one.thread_id, one.seq, one.hash, one.recorded_at, await _why(kernel, one, deleted))
+        Contradicted(one.thread_id, one.seq, one.hash, one.recorded_at, await _deletion_note(kernel, one, deleted))
         for one in found
     ]
 
@@ -109,7 +109,7 @@ async def _deletions(kernel: Kernel) -> dict[str, Act]:
     return found
 
 
-async def _why(kernel: Kernel, one: Anchor, deleted: Mapping[str, Act]) -> str:
+async def _deletion_note(kernel: Kernel, one: Anchor, deleted: Mapping[str, Act]) -> str:
     """Why there is no such log any more: its thread was deleted after the anchor's event was recorded."""
     act = deleted.get(one.thread_id)
     if act is None or (one.recorded_at is not None and to_us(one.recorded_at) > act.asked_at_us):

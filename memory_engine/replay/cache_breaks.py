@@ -263,7 +263,7 @@ class LedgerWalk:
                 case Update() | Replace():
                     return f"chunk {operation.chunk} became {operation.by}"
                 case BatchReplace():
-                    return f"{_counted(len(operation.chunks), 'chunk')} became {' '.join(operation.by) or 'nothing'}"
+                    return f"{_pluralised(len(operation.chunks), 'chunk')} became {' '.join(operation.by) or 'nothing'}"
                 case Delete():
                     return f"chunk {operation.chunk} went"
                 case Reorder():
@@ -305,18 +305,18 @@ def _of_event(event: Event | UnknownEvent) -> str:
             dropped = sum(len(one.covers) for one in event.replacements if not one.lines)
             made = sum(bool(one.lines) for one in event.replacements)
             into = "a summary" if made == 1 else f"{made} summaries"
-            parts = [f"{_counted(covered, 'chunk')} became {into}"] if covered else []
-            parts += [f"{_counted(dropped, 'chunk')} went"] if dropped else []
+            parts = [f"{_pluralised(covered, 'chunk')} became {into}"] if covered else []
+            parts += [f"{_pluralised(dropped, 'chunk')} went"] if dropped else []
             return f"a compaction by {event.compactor}: {', '.join(parts)}"
         case CompactionUndone():
-            back = _counted(len(event.restored), "chunk")
+            back = _pluralised(len(event.restored), "chunk")
             return f"the compaction of event {event.completed} was undone: {back} came back"
         case MemoryForget():
             return "something was forgotten"
         case ThreadCleared():
             return "the thread was cleared"
         case ResultsOffloaded():
-            return f"{_counted(len(event.chunk_ids), 'large result')} left the context but for the beginning"
+            return f"{_pluralised(len(event.chunk_ids), 'large result')} left the context but for the beginning"
         case SessionEnded():
             return "the session ended, and what goes with it went"
     return ""
@@ -324,10 +324,10 @@ def _of_event(event: Event | UnknownEvent) -> str:
 
 def _touches_trailing(row: LedgerRow, state: State) -> bool:
     """Whether an event changes a message at the end."""
-    return any(_is_trailing(chunk_id, row, state) for op in flattened(row.operations) for chunk_id in _named(op))
+    return any(_is_trailing(chunk_id, row, state) for op in flattened(row.operations) for chunk_id in _chunks_in(op))
 
 
-def _named(operation: Operation) -> Iterator[str]:
+def _chunks_in(operation: Operation) -> Iterator[str]:
     match operation:
         case Add():
             yield from (operation.chunk, operation.container)
@@ -345,5 +345,5 @@ def _is_trailing(chunk_id: str, row: LedgerRow, state: State) -> bool:
     return holder is not None and holder.category in TRAILING
 
 
-def _counted(value: int, noun: str) -> str:
+def _pluralised(value: int, noun: str) -> str:
     return f"{value:,} {noun}{'s' * (value != 1)}"

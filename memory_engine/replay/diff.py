@@ -83,10 +83,10 @@ def _replaced(before: Sequence[str], after: Sequence[str], start: int, tail: int
 def _moved(head: str, by: int) -> str:
     """A header whose lines are counted from the beginning."""
     _, old, new, _ = head.split(" ", 3)
-    return f"@@ {_counted(old, by)} {_counted(new, by)} @@"
+    return f"@@ {_shifted_span(old, by)} {_shifted_span(new, by)} @@"
 
 
-def _counted(span: str, by: int) -> str:
+def _shifted_span(span: str, by: int) -> str:
     line, comma, count = span[1:].partition(",")
     return f"{span[0]}{int(line) + by}{comma}{count}"
 

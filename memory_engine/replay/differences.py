@@ -53,11 +53,11 @@ def records_differ(recorded: bytes, now: bytes, event: Event | UnknownEvent) -> 
     if recorded == now:
         return ()
     try:
-        before, after = (_decoded(record, event) for record in (recorded, now))
+        before, after = (_resolved_reduction(record, event) for record in (recorded, now))
     except (msgspec.MsgspecError, UnicodeDecodeError, IndexError) as error:
         return (f"the recorded operations cannot be read: {error}",)
     found = reductions_differ(before, after)
-    return found or (f"the same operations and chunks in other bytes: {arrow(_text(recorded), _text(now))}",)
+    return found or (f"the same operations and chunks in other bytes: {arrow(_utf8_text(recorded), _utf8_text(now))}",)
 
 
 def reductions_differ(before: Reduction, after: Reduction) -> tuple[str, ...]:
@@ -119,12 +119,12 @@ def fields_differ(what: str, before: Mapping[str, object] | None, after: Mapping
 
 def arrow(before: object, after: object) -> str:
     """`'Hello' → 'Hi'`: both sides, cut to the surroundings of their first difference."""
-    one, other = _plain(before), _plain(after)
+    one, other = _text_or_repr(before), _text_or_repr(after)
     if len(one) <= EXCERPT_CHARS and len(other) <= EXCERPT_CHARS:
-        return f"{_quoted(before, one)} → {_quoted(after, other)}"
+        return f"{_quoted_if_text(before, one)} → {_quoted_if_text(after, other)}"
     at = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     start = max(0, at - EXCERPT_CHARS // 3)
-    cut = [_cut(_quoted(value, text[start : start + EXCERPT_CHARS]), start, len(text) - start - EXCERPT_CHARS)
+    cut = [_elide(_quoted_if_text(value, text[start : start + EXCERPT_CHARS]), start, len(text) - start - EXCERPT_CHARS)
            for value, text in ((before, one), (after, other))]  # fmt: skip
     where = f" (from character {at + 1:,} on, of {len(one):,} and {len(other):,})"
     return f"{cut[0]} → {cut[1]}{where}"
@@ -132,8 +132,8 @@ def arrow(before: object, after: object) -> str:
 
 def excerpt(value: object, chars: int = EXCERPT_CHARS) -> str:
     """The beginning of a value, as Python would write it."""
-    text = _plain(value)
-    return _cut(_quoted(value, text[:chars]), 0, len(text) - chars)
+    text = _text_or_repr(value)
+    return _elide(_quoted_if_text(value, text[:chars]), 0, len(text) - chars)
 
 
 def limited(lines: Iterable[str], most: int = LINES_MAX) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ class _Missing:
 _MISSING = _Missing()
 
 
-def _decoded(record: bytes, event: Event | UnknownEvent) -> Reduction:
+def _resolved_reduction(record: bytes, event: Event | UnknownEvent) -> Reduction:
     found = decode_reduction(record)
     return Reduction(found.operations, resolve_chunks(found, event))
 
@@ -183,11 +183,11 @@ def _view_row_differs(what: str, stored: bytes | None, made: bytes | None) -> It
     try:
         old, new = msgspec.json.decode(stored), msgspec.json.decode(made)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        old, new = _text(stored), _text(made)
+        old, new = _utf8_text(stored), _utf8_text(made)
     found = list(fields_differ(what, old, new)) if isinstance(old, dict) and isinstance(new, dict) else []
     if not found and old != new:
         found = [f"{what}: {arrow(old, new)}"]
-    yield from found or [f"{what}: the same values in other bytes: {arrow(_text(stored), _text(made))}"]
+    yield from found or [f"{what}: the same values in other bytes: {arrow(_utf8_text(stored), _utf8_text(made))}"]
 
 
 def _summary(fields: Mapping[str, object]) -> str:
@@ -196,22 +196,22 @@ def _summary(fields: Mapping[str, object]) -> str:
     return " ".join(said) or excerpt(dict(fields))
 
 
-def _plain(value: object) -> str:
+def _text_or_repr(value: object) -> str:
     """A text unchanged, anything else as Python writes it."""
     if isinstance(value, str):
         return str(value)
     return repr(value if isinstance(value, _Missing) else msgspec.to_builtins(value))
 
 
-def _quoted(value: object, text: str) -> str:
+def _quoted_if_text(value: object, text: str) -> str:
     return repr(text) if isinstance(value, str) else text
 
 
-def _cut(text: str, before: int, after: int) -> str:
+def _elide(text: str, before: int, after: int) -> str:
     return ("…" if before > 0 else "") + text + ("…" if after > 0 else "")
 
 
-def _text(value: bytes) -> str:
+def _utf8_text(value: bytes) -> str:
     return value.decode("utf-8", "replace")
 
 

@@ -92,9 +92,11 @@ class Tree:
         thread_id, chunk_id = ref
         chunk = self._trace.chunks.get(ref)
         if chunk is None:
-            return _bare("chunk", thread_id, chunk_id, place(chunk_id)[0], {"relation": relation, "cut": _TOO_MANY})
+            return _bare_node(
+                "chunk", thread_id, chunk_id, place(chunk_id)[0], {"relation": relation, "cut": _TOO_MANY}
+            )
         again = self._is_again("chunk", ref)
-        facts = _kept({"relation": relation, "above": again})
+        facts = _nonempty({"relation": relation, "above": again})
         if not again:
             facts |= self._chunk_facts(thread_id, chunk)
         children: tuple[Why, ...] = ()
@@ -123,10 +125,10 @@ class Tree:
             "retention": chunk.retention.value,
             "category": chunk.category.value,
             "tokens": chunk.tokens,
-            "at": _time(event),
+            "at": _event_time(event),
             "live": live,
         }
-        facts |= _kept({name: getattr(chunk, name) for name in ("name", "label", "status", "call_id")})
+        facts |= _nonempty({name: getattr(chunk, name) for name in ("name", "label", "status", "call_id")})
         removed = trace.events.get((thread_id, trace.gone.get((thread_id, chunk.id), 0)))
         if not live and removed is not None:
             facts["removed_by"] = {"seq": removed.seq, "type": removed.type, "id": removed.id}
@@ -223,7 +225,7 @@ class Tree:
         nodes = [self.chunk(ref, relation="covers", level=level) for ref in shown]
         if more:
             facts: dict[str, object] = {"relation": "covers", "cut": _TOO_MANY, "more": len(more)}
-            node = _bare("chunk", thread_id, more[0], place(more[0])[0], facts)
+            node = _bare_node("chunk", thread_id, more[0], place(more[0])[0], facts)
             nodes.append(evolve(node, title=f"{len(more):,} more chunks from {more[0]} on"))
         return nodes
 
@@ -231,7 +233,7 @@ class Tree:
         """An event, and what caused it or what it was drawn from, in any thread."""
         recorded = self._trace.events[ref]
         again = self._is_again("event", ref)
-        facts = _kept({"relation": relation, "above": again})
+        facts = _nonempty({"relation": relation, "above": again})
         children: tuple[Why, ...] = ()
         if not again:
             facts |= self._event_facts(recorded)
@@ -251,7 +253,7 @@ class Tree:
     def _event_facts(self, recorded: RecordedEvent) -> dict[str, object]:
         facts: dict[str, object] = {
             "type": recorded.type,
-            "at": _time(recorded),
+            "at": _event_time(recorded),
             "recorded_at": recorded.recorded_at.isoformat(),
             "operations": [describe(operation) for operation in recorded.operations],
             "reducers": [entry.name for entry in self._reducers.of_type(recorded.type)],
@@ -261,7 +263,7 @@ class Tree:
             facts["occurred_at"] = recorded.occurred_at.isoformat()
         if self._is_forgotten(recorded):
             facts["forgotten"] = True
-        return facts | _kept({"causation_id": recorded.causation_id, "correlation_id": recorded.correlation_id})
+        return facts | _nonempty({"causation_id": recorded.causation_id, "correlation_id": recorded.correlation_id})
 
     def _is_forgotten(self, recorded: RecordedEvent) -> bool:
         made = {chunk.id for chunk in recorded.chunks}
@@ -283,7 +285,7 @@ class Tree:
     def _linked(self, recorded: RecordedEvent, link: Link, level: int) -> Why:
         if link.event is None or link.event not in self._trace.events:
             missing = {"relation": link.relation, "missing": "no event of this id is in a thread that may be read here"}
-            return _bare("event", "", link.event_id, 0, missing)
+            return _bare_node("event", "", link.event_id, 0, missing)
         thread_id, seq = link.event
         if thread_id == recorded.thread_id:
             return self.event(link.event, relation=link.relation, level=level)
@@ -321,23 +323,23 @@ def _chunk_text(chunk: Chunk) -> str:
     return "\n".join(filter(None, (chunk.text, calls)))
 
 
-def _time(recorded: RecordedEvent) -> str:
+def _event_time(recorded: RecordedEvent) -> str:
     return (recorded.occurred_at or recorded.recorded_at).isoformat()
 
 
-def _kept(facts: Mapping[str, object]) -> dict[str, object]:
+def _nonempty(facts: Mapping[str, object]) -> dict[str, object]:
     """The facts that are not empty."""
     return {name: value for name, value in facts.items() if value}
 
 
-def _bare(kind: str, thread_id: str, id_: str, seq: int, facts: Mapping[str, object]) -> Why:
+def _bare_node(kind: str, thread_id: str, id_: str, seq: int, facts: Mapping[str, object]) -> Why:
     return Why(
         kind="event" if kind == "event" else "chunk",
         id=id_,
         thread_id=thread_id,
         seq=seq,
         title=f"{kind} {id_}",
-        facts=_kept(facts),
+        facts=_nonempty(facts),
     )
 
 
@@ -371,7 +373,7 @@ class WhyLines:
         """The lines of a node, each with its prefix; `guides` are the prefixes of its own line and of the others."""
         guide, below = guides
         yield guide, self._line(node, over, self.width - columns(guide))
-        children = _shown(node)
+        children = _listed_children(node)
         if self.depth is not None and level >= self.depth:
             if children:
                 yield f"{below}└─ ", line(f"… {counted(len(children), 'node')} below", "dim")
@@ -418,10 +420,10 @@ class WhyLines:
             yield f"{datetime.fromisoformat(at):%Y-%m-%d %H:%M}"
         if isinstance(tokens := facts.get("tokens"), int) and tokens:
             yield counted(tokens, "token")
-        yield from _said(facts, over.seq if over is not None and over.kind == "compaction" else 0)
+        yield from _standing_of(facts, over.seq if over is not None and over.kind == "compaction" else 0)
 
 
-def _said(facts: Mapping[str, object], compacted_at: int) -> Iterator[str]:
+def _standing_of(facts: Mapping[str, object], compacted_at: int) -> Iterator[str]:
     """The standing of a node, as facts say it; a compaction's own line says what became of the chunks it covers."""
     for name in ("pinned", "shortened", "redacted"):
         if facts.get(name):
@@ -451,12 +453,12 @@ def _said(facts: Mapping[str, object], compacted_at: int) -> Iterator[str]:
             yield said
 
 
-def _shown(node: Why) -> list[Why]:
+def _listed_children(node: Why) -> list[Why]:
     """The children that get lines: not the chunk of a block, nor the event of a chunk with nothing more behind it."""
     shown: list[Why] = []
     for child in node.children:
         if child.facts.get("relation") == SHOWS:
-            shown += _shown(child)
+            shown += _listed_children(child)
         elif not (node.kind == "chunk" and child.kind == "event" and child.seq == node.seq and not child.children):
             shown.append(child)
     return shown

@@ -29,7 +29,7 @@ class Changed(JsonForm):
     @property
     def fields(self) -> dict[str, tuple[object, object]]:
         """Old and new values, as JSON values, of the fields that differ; `None` for one that is not set."""
-        old, new = _content(self.before), _content(self.after)
+        old, new = _comparable_fields(self.before), _comparable_fields(self.after)
         names = [*old, *(name for name in new if name not in old)]
         return {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
 
@@ -132,7 +132,7 @@ class _Matching:
     def pair(self, old: str, new: str) -> None:
         """These are one chunk; if nothing distinguishes them, it is common to both."""
         before, after = self.removed.pop(old), self.added.pop(new)
-        if old == new and _content(before) == _content(after):
+        if old == new and _comparable_fields(before) == _comparable_fields(after):
             self.common[old] = new
         else:
             self.pairs[old] = new
@@ -305,6 +305,6 @@ def longest_rising(values: Sequence[int]) -> set[int]:
     return kept
 
 
-def _content(chunk: Chunk) -> dict[str, object]:
+def _comparable_fields(chunk: Chunk) -> dict[str, object]:
     fields: dict[str, object] = msgspec.to_builtins(chunk)
     return {name: value for name, value in fields.items() if name not in _NOT_CONTENT}

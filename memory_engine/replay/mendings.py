@@ -7,7 +7,7 @@ from memory_engine.core.records import StoredEvent
 from memory_engine.store.reader import LogReader
 
 
-def digest_of(record: bytes) -> str:
+def record_digest(record: bytes) -> str:
     """The digest by which an event knows the recorded bytes of a reduction."""
     return sha256(record).hexdigest()
 

@@ -47,7 +47,7 @@ async def rebuild(
     """See `Replay.rebuild`."""
     kernel.check_writable("a rebuild")
     checked_call("progress", progress)
-    projections, recall = chosen(kernel.projections, views), kernel[Recall]
+    projections, recall = chosen_projections(kernel.projections, views), kernel[Recall]
     await _mend_record(kernel, thread_id)
     runtime = await kernel[OpenThreads].taken(thread_id)
     await kernel[CompactionService].settle(runtime)
@@ -117,7 +117,9 @@ def _report(remaking: Remaking, passages: int | None) -> RebuildReport:
     )
 
 
-def chosen(projections: Sequence[Projection[object]], names: Collection[str] | None) -> Sequence[Projection[object]]:
+def chosen_projections(
+    projections: Sequence[Projection[object]], names: Collection[str] | None
+) -> Sequence[Projection[object]]:
     """The projections of these names, or all. Raises `UnknownView`."""
     known = {projection.name: projection for projection in projections}
     if names is not None:

@@ -27,7 +27,7 @@ from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import Placed, State
 from memory_engine.errors import CannotRereduce, MemoryEngineError, SeqNotInLog
 from memory_engine.replay.differences import records_differ
-from memory_engine.replay.mendings import digest_of, mendings
+from memory_engine.replay.mendings import mendings, record_digest
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
@@ -69,20 +69,20 @@ async def rereduce(thread: ThreadHandle, from_seq: int, *, dry_run: bool, reason
     """See `Replay.rereduce`."""
     kernel = thread.kernel
     if dry_run:
-        return (await _made(kernel, thread.id, await thread.state(), from_seq, reason)).report
+        return (await _rereduction_event(kernel, thread.id, await thread.state(), from_seq, reason)).report
     kernel.check_writable("reducing events anew")
     runtime = await thread.runtime()
     made: list[_Rereduction] = []
 
     async def make() -> NewEvent:
-        made.append(await _made(kernel, thread.id, runtime.state, from_seq, reason))
+        made.append(await _rereduction_event(kernel, thread.id, runtime.state, from_seq, reason))
         return NewEvent(made[-1].event)
 
     receipt = await kernel[CompactionService].commit(runtime, make)
     return msgspec.structs.replace(made[-1].report, seq=receipt.seq)
 
 
-async def _made(kernel: Kernel, thread_id: str, now: State, from_seq: int, reason: str) -> _Rereduction:
+async def _rereduction_event(kernel: Kernel, thread_id: str, now: State, from_seq: int, reason: str) -> _Rereduction:
     """The event that leads from a state to the one that today's reducers give. Raises `CannotRereduce`."""
     if type(from_seq) is not int or not 1 <= from_seq <= now.seq:
         raise SeqNotInLog(thread_id, from_seq, now.seq)
@@ -154,7 +154,7 @@ class _Mending:
             self.mended.append(
                 Mended(seq=stored.seq, type=stored.type, difference=records_differ(stored.record, record, event))
             )
-            self.digests.append(MendedEvent(stored.seq, digest_of(stored.record), digest_of(record)))
+            self.digests.append(MendedEvent(stored.seq, record_digest(stored.record), record_digest(record)))
         _, self.wanted = self._reduced(stored, event, self.wanted)
 
     def _reduced(self, stored: StoredEvent, event: Event, state: State) -> tuple[bytes, State]:

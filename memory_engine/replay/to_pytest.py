@@ -46,7 +46,7 @@ class Constants:
 
     def source(self) -> str:
         """All of them, a blank line after each."""
-        return "".join(f"{name} = {block(text)}\n\n" for text, name in self._names.items())
+        return "".join(f"{name} = {text_literal(text)}\n\n" for text, name in self._names.items())
 
 
 def literal(value: object, constants: Constants, depth: int = 0) -> str:
@@ -83,20 +83,20 @@ def quoted(text: str) -> str:
     return quote + _escaped(text).replace(quote, "\\" + quote) + quote
 
 
-def block(text: str) -> str:
+def text_literal(text: str) -> str:
     """A text between triple quotes, with its own lines, long ones cut, with a backslash at each cut."""
-    lines = [_line(line) for line in text.split("\n")]
+    lines = [_source_line(line) for line in text.split("\n")]
     body = "\n".join(lines)
     body = body[:-1] + '\\"' if body.endswith('"') else body
     body = body.replace('"""', '""\\"')
     return f'"""\\\n{body}"""'
 
 
-def _line(line: str) -> str:
-    return "\\\n".join(map(_visible_end, _cut(line)))
+def _source_line(line: str) -> str:
+    return "\\\n".join(map(_visible_end, _line_pieces(line)))
 
 
-def _cut(line: str) -> list[str]:
+def _line_pieces(line: str) -> list[str]:
     """Pieces of a line, cut before a blank where there is one."""
     pieces: list[str] = []
     at = 0
@@ -132,7 +132,7 @@ async def to_pytest(first: PastHandle, last: PastHandle, *, name: str = "") -> s
     class is not known here, and for one whose texts were taken out (redacted).
     """
     checked_text("name", name)
-    piece = _Piece(first, max(1, first.seq), last.seq, _named(first, last, name))
+    piece = _Piece(first, max(1, first.seq), last.seq, _test_name(first, last, name))
     if not 1 <= piece.first <= piece.last:
         raise NoSuchTest(piece.what, "the last is before the first" if piece.last else "nothing has happened yet")
     reader = first.kernel.reader
@@ -165,7 +165,7 @@ class _Piece:
         return f"{events} of thread {self.past.id!r}"
 
 
-def _named(first: PastHandle, last: PastHandle, name: str) -> str:
+def _test_name(first: PastHandle, last: PastHandle, name: str) -> str:
     slug = _WORDS.sub("_", first.id.lower())[:NAME_CHARS_MAX].strip("_") or "thread"
     name = name or f"{slug}_events_{max(1, first.seq)}_to_{last.seq}"
     name = name if name.startswith("test_") else f"test_{name}"
@@ -179,9 +179,9 @@ def _source(
 ) -> str:
     constants = Constants()
     values = {
-        "BEFORE": [_placed(placed) for placed in before.placed()],
+        "BEFORE": [_placed_chunk(placed) for placed in before.placed()],
         "EVENTS": [_event(piece, row) for row in stored],
-        "MESSAGES": _plain(messages),
+        "MESSAGES": _json_value(messages),
     }
     typed = [f"{name}: list[dict[str, object]] = {literal(value, constants)}\n" for name, value in values.items()]
     state = literal(dict(state_lines(after)), constants)
@@ -222,11 +222,11 @@ def state_lines(state: State) -> Iterable[tuple[str, str]]:
         yield path, placed.chunk.text
 
 
-def _placed(placed: Placed) -> dict[str, object]:
+def _placed_chunk(placed: Placed) -> dict[str, object]:
     place: dict[str, object] = {"key": placed.key.hex()}
     if placed.container:
         place["container"] = placed.container
-    return {**place, "chunk": _plain(placed.chunk)}
+    return {**place, "chunk": _json_value(placed.chunk)}
 
 
 def _event(piece: _Piece, stored: StoredEvent) -> dict[str, object]:
@@ -247,7 +247,7 @@ def _event(piece: _Piece, stored: StoredEvent) -> dict[str, object]:
         "recorded_at_us": stored.recorded_at_us,
         "payload": json.loads(stored.payload),
         "operations": [operation_line(operation) for operation in record.operations],
-        "chunks": [_plain(chunk) for chunk in chunks],
+        "chunks": [_json_value(chunk) for chunk in chunks],
     }
 
 
@@ -260,7 +260,7 @@ def _plugins(stored: Iterable[StoredEvent]) -> str:
     return f"# Put here the plug-ins that declare {_in_docstring(', '.join(foreign))}.\n"
 
 
-def _plain(value: object) -> object:
+def _json_value(value: object) -> object:
     """A value as JSON."""
     return json.loads(msgspec.json.encode(value))
 

@@ -173,7 +173,7 @@ class Tracer:
         chunks: list[ChunkRef] = []
         for ref in refs:
             recorded = self.trace.events[ref]
-            links = [*await self._caused(recorded), *await self._sources(recorded), *_named(recorded)]
+            links = [*await self._caused(recorded), *await self._sources(recorded), *_named_links(recorded)]
             by_id = {link.event_id: link for link in reversed(links)}  # the first of two to one event wins
             self.trace.links[ref] = tuple(reversed(by_id.values()))
             events += [link.event for link in links if link.event is not None]
@@ -297,7 +297,7 @@ class Tracer:
         return [(one.seq, one.event) for one in events if isinstance(one.event, MemoryForget)]
 
 
-def _named(recorded: RecordedEvent) -> list[Link]:
+def _named_links(recorded: RecordedEvent) -> list[Link]:
     """The events of its own thread that an event names by their seqs: those it sums up, ends, or was drawn from."""
     if isinstance(recorded.event, UnknownEvent):
         return []

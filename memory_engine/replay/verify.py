@@ -51,7 +51,7 @@ from memory_engine.replay.differences import (
     rows_differ,
 )
 from memory_engine.replay.divergence import Divergence, LackingContext, VerifyReport
-from memory_engine.replay.mendings import digest_of, mendings
+from memory_engine.replay.mendings import mendings, record_digest
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.attested import Attested, Imported, acts_in, attested_of, imported_of
 from memory_engine.store.passages import Extractors
@@ -254,21 +254,21 @@ class Verifier:
             return Divergence(thread_id=thread_id, seq=seq, kind="gap", found=f"seq {stored.seq} stands there")
         digest = link_hash(stored, replay.previous)
         if digest != stored.hash:
-            return _at(thread_id, stored, "hash", expected=stored.hash.hex(), found=digest.hex())
+            return _divergence_at(thread_id, stored, "hash", expected=stored.hash.hex(), found=digest.hex())
         if is_redacted(stored):
             if not replay.attested.vouches(stored, replay.imported):
-                return _at(thread_id, stored, "redaction", found=UNVOUCHED)
+                return _divergence_at(thread_id, stored, "redaction", found=UNVOUCHED)
             replay.unattested += replay.attested.digest(seq) != stand_in_digest(stored)
             return _as_recorded(replay, stored, self._events)
         try:
             event = self._events.decode(stored.type, stored.version, stored.payload)
         except EventDecodeError as error:
-            return _at(thread_id, stored, "undecodable", found=str(error))
+            return _divergence_at(thread_id, stored, "undecodable", found=str(error))
         if not isinstance(event, Event):
             if not self._events.has_type(stored.type):
-                return _at(thread_id, stored, "unloaded")
+                return _divergence_at(thread_id, stored, "unloaded")
             why = f"version {stored.version} of {stored.type} is not known here: another release wrote it"
-            return _at(thread_id, stored, "undecodable", found=why)
+            return _divergence_at(thread_id, stored, "undecodable", found=why)
         replay.event = event
         if isinstance(event, ContextAsked) and event.lacks:
             replay.lacking.append(_lacking(thread_id, seq, event))
@@ -279,12 +279,14 @@ class Verifier:
         try:
             parts = [run_reducer(draft, entry, event, context, thread_id) for entry in entries]
         except MemoryEngineError as error:
-            return _at(thread_id, stored, "reducer", reducer=getattr(error, "reducer", ""), found=str(error))
+            return _divergence_at(thread_id, stored, "reducer", reducer=getattr(error, "reducer", ""), found=str(error))
         draft.seq = seq
-        record = encode_reduction(_joined(parts), event)
+        record = encode_reduction(_joined_reductions(parts), event)
         if record == stored.record:
             return None
-        if before is not None and replay.mended[seq] == MendedEvent(seq, digest_of(stored.record), digest_of(record)):
+        if before is not None and replay.mended[seq] == MendedEvent(
+            seq, record_digest(stored.record), record_digest(record)
+        ):
             replay.draft = before.draft()
             return _as_recorded(replay, stored, self._events)
         named = [(entry.name, part) for entry, part in zip(entries, parts, strict=True)]
@@ -321,14 +323,14 @@ def _as_recorded(replay: _ThreadReplay, stored: StoredEvent, registry: EventRegi
         _, reduction = decode_row(replay.thread_id, stored, registry)
         apply_to_draft(replay.draft, reduction.operations, reduction.chunks, seq=stored.seq)
     except IntegrityError as error:
-        return _at(replay.thread_id, stored, "undecodable", found=error.why)
+        return _divergence_at(replay.thread_id, stored, "undecodable", found=error.why)
     except InvalidOperation as error:
-        return _at(replay.thread_id, stored, "operations", found=str(error))
+        return _divergence_at(replay.thread_id, stored, "operations", found=str(error))
     replay.redacted += is_redacted(stored)
     return None
 
 
-def _joined(parts: Sequence[Reduction]) -> Reduction:
+def _joined_reductions(parts: Sequence[Reduction]) -> Reduction:
     if len(parts) == 1:
         return parts[0]
     whole = NOTHING
@@ -345,9 +347,9 @@ def _derive(replay: _ThreadReplay, stored: StoredEvent, reader: LogReader) -> Di
             replay.passages.apply(stored, reader, replay.event)
     except MemoryEngineError as error:
         kind = "projection" if replay.refolding.failed else "search"
-        return _at(replay.thread_id, stored, kind, reducer=replay.refolding.failed, found=str(error))
+        return _divergence_at(replay.thread_id, stored, kind, reducer=replay.refolding.failed, found=str(error))
     lines = replay.snapshots.differences(stored, replay.draft, replay.refolding)
-    return _at(replay.thread_id, stored, "snapshot", lines=lines) if lines else None
+    return _divergence_at(replay.thread_id, stored, "snapshot", lines=lines) if lines else None
 
 
 def _check_record(replay: _ThreadReplay) -> Divergence | None:
@@ -416,18 +418,18 @@ def _operations(
         names = reducers_behind(parts, whole) if len(parts) > 1 else names
         if len(whole.operations) > sum(len(part.operations) for _, part in parts):
             lines += (_FEWER,)
-    return _at(
+    return _divergence_at(
         thread_id,
         stored,
         "operations",
         reducer=", ".join(names),
-        expected=_shown(stored.record),
-        found=_shown(record),
+        expected=_record_excerpt(stored.record),
+        found=_record_excerpt(record),
         lines=lines,
     )
 
 
-def _at(  # noqa: PLR0913 - what a divergence says, by keyword
+def _divergence_at(  # noqa: PLR0913 - what a divergence says, by keyword
     thread_id: str,
     stored: StoredEvent,
     kind: str,
@@ -450,6 +452,6 @@ def _at(  # noqa: PLR0913 - what a divergence says, by keyword
     )
 
 
-def _shown(record: bytes) -> str:
+def _record_excerpt(record: bytes) -> str:
     text = record.decode("utf-8", "replace")
     return text if len(text) <= _RECORD_CHARS else text[: _RECORD_CHARS - 3] + "..."

@@ -43,7 +43,7 @@ async def why(thread: ThreadHandle, what: str | Context, *, chunks_max: int | No
     checked_text("what", what)
     past = await _past(thread)
     if what.startswith(VIEW):
-        return await _row(past, what, chunks_max)
+        return await _view_row(past, what, chunks_max)
     tracer = Tracer(past, chunks_max)
     await tracer.follow([(past.id, what)])
     await tracer.settle()
@@ -56,7 +56,7 @@ async def _past(thread: ThreadHandle) -> PastHandle:
     return await thread.at(await thread.last_seq())
 
 
-async def _row(past: PastHandle, what: str, chunks_max: int) -> Why:
+async def _view_row(past: PastHandle, what: str, chunks_max: int) -> Why:
     """A row of a view, and the events that it names."""
     name, _, key = what.removeprefix(VIEW).partition("/")
     known = tuple(projection.name for projection in past.kernel.projections)

@@ -33,7 +33,7 @@ from memory_engine import events as e
 from memory_engine.cli import main
 from memory_engine.errors import NoSuchTest
 from memory_engine.replay.export.redaction import Redaction
-from memory_engine.replay.to_pytest import Constants, block, literal, quoted
+from memory_engine.replay.to_pytest import Constants, literal, quoted, text_literal
 from memory_engine.testing import check_regression
 from tests.views.test_view_laws import CONFIG, EVENTS, each
 
@@ -198,7 +198,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=400) | st.text("\"\\\n 'x
 @given(TEXTS)
 def test_any_text_comes_back_from_its_source(text: str) -> None:
     """Law: on one line and between triple quotes, in printable lines without a blank at their end."""
-    for source in (quoted(text), block(text)):
+    for source in (quoted(text), text_literal(text)):
         assert text == ast.literal_eval(source)
         assert all(line.isprintable() and not line.endswith(" ") for line in source.split("\n"))
     assert 1 == len(quoted(text).splitlines())

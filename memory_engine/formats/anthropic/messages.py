@@ -36,7 +36,7 @@ from memory_engine.formats.parts import (
     with_native,
 )
 from memory_engine.formats.streams import index_in, object_in, shown_text, told_error
-from memory_engine.formats.values import as_object, compact, data_url, from_data_url, needed, shown, text_of
+from memory_engine.formats.values import as_object, compact, data_url, from_data_url, needed, short_json, text_at
 
 FORMAT: Format = "anthropic"
 ROLES = "assistant, system, user"
@@ -48,18 +48,18 @@ def read(message: Json, dialogue: Dialogue, response_id: str) -> list[Event]:
     role = message.get("role")
     content = message.get("content")
     if role not in ("assistant", "system", "user"):
-        raise InvalidMessage("$.role", f"the role {shown(role)} is not one of {ROLES}")
+        raise InvalidMessage("$.role", f"the role {short_json(role)} is not one of {ROLES}")
     if content is None or (content in ("", []) and role != "assistant"):
         raise InvalidMessage("$", "the message has no content")
     is_text = isinstance(content, str)
-    blocks, parts = read_parts([{"type": "text", "text": content}] if is_text else content, _block, "$.content")
+    blocks, parts = read_parts([{"type": "text", "text": content}] if is_text else content, _read_block, "$.content")
     match role:
         case "assistant":
             return _Response(dialogue, response_id).read(blocks, parts)
         case "system":
             said = content if isinstance(content, str) else content_of(parts)
             return [_native(dialogue.instructed(said), blocks, parts)]
-    return _said(blocks, parts, dialogue, is_text=is_text)
+    return _user_events(blocks, parts, dialogue, is_text=is_text)
 
 
 def whole_response(value: Json) -> WholeResponse | None:
@@ -70,7 +70,7 @@ def whole_response(value: Json) -> WholeResponse | None:
     rest = {key: one for key, one in value.items() if key not in ("role", "content", "type")}
     stopped = str(value.get("stop_reason") or "")
     stopped = stopped if stopped in STOPPED else ""
-    return WholeResponse(id=text_of(value, "id"), messages=[message], around=rest, stopped=stopped)
+    return WholeResponse(id=text_at(value, "id"), messages=[message], around=rest, stopped=stopped)
 
 
 def without_calls(messages: list[Json]) -> tuple[list[Json], list[Json]]:
@@ -94,7 +94,7 @@ def _blocks_of(message: Json) -> list[Json]:
 # what the fields make
 
 
-def block(part: Part) -> Json:
+def anthropic_block(part: Part) -> Json:
     """A part of content as a block."""
     match part:
         case TextPart():
@@ -128,7 +128,7 @@ def made(said: ModelFields) -> list[Json]:
     if said.is_thinking:
         text = content_text(said.content)
         return [thinking(text, said.signature)] if text or said.signature else []
-    return [*map(block, parts_of(said.content)), *map(tool_use, said.calls)]
+    return [*map(anthropic_block, parts_of(said.content)), *map(tool_use, said.calls)]
 
 
 OWN = OwnForm(FORMAT, made, ("cache_control", "parsed_output"))
@@ -148,7 +148,7 @@ def _native(event: Event, blocks: list[Json], parts: list[ReadPart]) -> Event:
     return with_native(event, FORMAT, list(blocks), [one.ours for one in parts])
 
 
-def _said(blocks: list[Json], parts: list[ReadPart], dialogue: Dialogue, *, is_text: bool) -> list[Event]:
+def _user_events(blocks: list[Json], parts: list[ReadPart], dialogue: Dialogue, *, is_text: bool) -> list[Event]:
     """The events of a user's message: results, and the content between them."""
     events: list[Event] = []
     results = [n for n, one in enumerate(blocks) if one["type"] == "tool_result"]
@@ -159,12 +159,12 @@ def _said(blocks: list[Json], parts: list[ReadPart], dialogue: Dialogue, *, is_t
             content = single_text(run) if is_text else content_of(run)
             events.append(_native(UserMessage(content=content), blocks[start:end], run))
         if end < len(blocks):
-            events.append(_result(blocks[end], dialogue, f"$.content[{end}]"))
+            events.append(_tool_result_event(blocks[end], dialogue, f"$.content[{end}]"))
         start = end + 1
     return events
 
 
-def _result(found: Json, dialogue: Dialogue, where: str) -> Event:
+def _tool_result_event(found: Json, dialogue: Dialogue, where: str) -> Event:
     call_id = needed(found, "tool_use_id", "a tool_result", where)
     failed = found.get("is_error")
     if not isinstance(failed, bool | None):
@@ -173,7 +173,7 @@ def _result(found: Json, dialogue: Dialogue, where: str) -> Event:
     content: Content = given if isinstance(given, str) else ""
     ours: object = content
     if given is not None and not isinstance(given, str):
-        _, parts = read_parts(given, _block, f"{where}.content")
+        _, parts = read_parts(given, _read_block, f"{where}.content")
         content, ours = content_of(parts), [one.ours for one in parts]
     dialogue.answered(call_id, where)
     event = ToolError(call_id=call_id, content=content) if failed else ToolResult(call_id=call_id, content=content)
@@ -223,7 +223,7 @@ class _Response:
             self._add(found, FOREIGN)
             return
         self._texts.append(text)
-        self._add(found, _ours(text))
+        self._add(found, _read_as_block(text))
 
     def _call(self, found: Json, where: str) -> None:
         if len(self._texts) > 1:
@@ -243,7 +243,7 @@ class _Response:
             event, ours = LlmThinking(content="", response_id=self._response_id), None
         else:
             said = needed(found, "thinking", "a thinking block", where)
-            signature = text_of(found, "signature", where)
+            signature = text_at(found, "signature", where)
             event = LlmThinking(content=said, signature=signature, response_id=self._response_id)
             ours = thinking(said, signature) if said or signature else None
         self._events.append(with_native(event, FORMAT, [found], [ours]))
@@ -261,63 +261,65 @@ class _Response:
         self._begin()
 
 
-def _block(found: Json, where: str) -> ReadPart:
+def _read_block(found: Json, where: str) -> ReadPart:
     match found.get("type"):
         case "text":
-            return _ours(TextPart(needed(found, "text", "a text block", where)))
+            return _read_as_block(TextPart(needed(found, "text", "a text block", where)))
         case "image":
             return _image(found, where)
         case "document":
-            return _document(found, where)
+            return _read_document_block(found, where)
         case str():
             return FOREIGN
         case kind:
-            raise InvalidMessage(where, f"a block of type {shown(kind)}: a block has a type, which is a text")
+            raise InvalidMessage(where, f"a block of type {short_json(kind)}: a block has a type, which is a text")
 
 
-def _ours(part: Part) -> ReadPart:
-    return ReadPart(part, block(part))
+def _read_as_block(part: Part) -> ReadPart:
+    return ReadPart(part, anthropic_block(part))
 
 
 def _image(found: Json, where: str) -> ReadPart:
     source = as_object(found.get("source"), "the source of an image", f"{where}.source")
     match source.get("type"):
         case "base64":
-            return _ours(ImagePart(_data(source, f"{where}.source")))
+            return _read_as_block(ImagePart(_data(source, f"{where}.source")))
         case "url":
-            return _ours(ImagePart(needed(source, "url", "the source of an image", f"{where}.source")))
+            return _read_as_block(ImagePart(needed(source, "url", "the source of an image", f"{where}.source")))
         case "file":
-            return _ours(ImagePart("", file_id=needed(source, "file_id", "the source of an image", f"{where}.source")))
+            return _read_as_block(
+                ImagePart("", file_id=needed(source, "file_id", "the source of an image", f"{where}.source"))
+            )
     return FOREIGN
 
 
-def _document(found: Json, where: str) -> ReadPart:
+def _read_document_block(found: Json, where: str) -> ReadPart:
     within = f"{where}.source"
     source = as_object(found.get("source"), "the source of a document", within)
-    name = text_of(found, "title", where)
+    name = text_at(found, "title", where)
     match source.get("type"):
         case "base64":
-            media_type = text_of(source, "media_type", within)
-            return _ours(FilePart(_data(source, within), media_type, name))
+            media_type = text_at(source, "media_type", within)
+            return _read_as_block(FilePart(_data(source, within), media_type, name))
         case "url":
-            return _ours(FilePart(needed(source, "url", "the source of a document", within), name=name))
+            return _read_as_block(FilePart(needed(source, "url", "the source of a document", within), name=name))
         case "file":
             file_id = needed(source, "file_id", "the source of a document", within)
-            return _ours(FilePart(file_id=file_id, name=name))
+            return _read_as_block(FilePart(file_id=file_id, name=name))
         case "text":
             said = needed(source, "data", "the source of a document", within)
-            return _ours(FilePart(media_type="text/plain", name=name, text=said)) if said else FOREIGN
+            return _read_as_block(FilePart(media_type="text/plain", name=name, text=said)) if said else FOREIGN
         case "content":
-            return _quoted(source.get("content"), name, within)
+            return _document_from_blocks(source.get("content"), name, within)
     return FOREIGN
 
 
-def _quoted(content: object, name: str, where: str) -> ReadPart:
+def _document_from_blocks(content: object, name: str, where: str) -> ReadPart:
     """A document that is given as blocks: its texts."""
     if isinstance(content, str):
         said = content
     else:
-        _, parts = read_parts(content, _block, f"{where}.content")
+        _, parts = read_parts(content, _read_block, f"{where}.content")
         said = "\n".join(one.part.text for one in parts if isinstance(one.part, TextPart))
     return otherwise(FilePart(media_type="text/plain", name=name, text=said)) if said else FOREIGN
 
@@ -362,14 +364,14 @@ class AnthropicAssembly:
             case str():
                 pass
             case kind:
-                raise InvalidMessage("$.type", f"an event of type {shown(kind)}: its type is a text")
+                raise InvalidMessage("$.type", f"an event of type {short_json(kind)}: its type is a text")
 
     def _extend(self, index: int, delta: Json) -> None:
         block = self._blocks.get(index)
         if block is None:
             raise InvalidMessage("$.index", f"a delta of block {index}, which has not begun")
         if delta.get("type") == "input_json_delta":
-            self._inputs[index] = self._inputs.get(index, "") + text_of(delta, "partial_json", "$.delta")
+            self._inputs[index] = self._inputs.get(index, "") + text_at(delta, "partial_json", "$.delta")
         elif delta.get("type") == "citations_delta":
             block["citations"] = [*cast("list[object]", block.get("citations") or []), delta.get("citation")]
         else:

@@ -33,8 +33,8 @@ from memory_engine.formats.turns import (
     Zone,
     media_note,
     opening,
+    parts_text,
     runs,
-    said,
     with_images_within,
 )
 from memory_engine.llm.sdk_types import AnthropicMessage, AnthropicText
@@ -68,7 +68,7 @@ class _Spoken(msgspec.Struct):
 def render(turns: Sequence[FormTurn], options: RenderOptions) -> AnthropicInput:
     """The messages of these turns, and the instructions before them."""
     first, others = opening(with_images_within(turns, IMAGE_LIMITS))
-    system: list[ContentBlock] = [{"type": "text", "text": said(turn.parts)} for turn in first]
+    system: list[ContentBlock] = [{"type": "text", "text": parts_text(turn.parts)} for turn in first]
     messages = _alternating(others)
     if options.cache:
         _mark(system[-1:])
@@ -98,18 +98,18 @@ def _alternating(turns: Iterable[FormTurn]) -> list[_Spoken]:
         if turn.role != "agent":
             _say(messages, "user", _others(turn), turn.zone)
             continue
-        blocks = _response(turn)
+        blocks = _assistant_blocks(turn)
         if not blocks:
             continue
         begins_anew = (
             blocks[0]["type"] in _SEALS and bool(messages) and messages[-1].role == "assistant" and not goes_on
         )
         if not messages or begins_anew:  # thinking must come first in a message
-            _say(messages, "user", [_text(GO_ON)], turn.zone)
+            _say(messages, "user", [_text_block(GO_ON)], turn.zone)
         _say(messages, "assistant", blocks, turn.zone)
-        _say(messages, "user", map(_result, turn.results), turn.zone)
+        _say(messages, "user", map(_tool_result_block, turn.results), turn.zone)
     if not messages or (messages[-1].role == "assistant" and not paused):
-        _say(messages, "user", [_text(GO_ON)], 2)
+        _say(messages, "user", [_text_block(GO_ON)], 2)
     return messages
 
 
@@ -129,16 +129,16 @@ def _mark(blocks: Iterable[ContentBlock]) -> None:
 
 def _others(turn: FormTurn) -> Iterator[ContentBlock]:
     if turn.role == "system":
-        yield _text(f"[Instructions] {said(turn.parts)}")
+        yield _text_block(f"[Instructions] {parts_text(turn.parts)}")
     else:
-        yield from with_native_blocks([_content(part) for part in turn.parts], turn.chunk, FORMAT)
+        yield from with_native_blocks([_user_block(part) for part in turn.parts], turn.chunk, FORMAT)
 
 
-def _text(text: str) -> ContentBlock:
+def _text_block(text: str) -> ContentBlock:
     return {"type": "text", "text": text if text.strip() else EMPTY}
 
 
-def _response(turn: FormTurn) -> list[ContentBlock]:
+def _assistant_blocks(turn: FormTurn) -> list[ContentBlock]:
     """The blocks of what the model said, in its order; thinking that nothing follows is refused."""
     made: list[ContentBlock] = []
     if turn.own:
@@ -150,7 +150,7 @@ def _response(turn: FormTurn) -> list[ContentBlock]:
         if isinstance(blocks[0], Thought) and blocks[0].chunk.type == ChunkType.THINKING:
             made += _thought(blocks[0].chunk)
         else:
-            ours = [one for block in blocks if not isinstance(block, Thought) for one in _block(block)]
+            ours = [one for block in blocks if not isinstance(block, Thought) for one in _speech_or_call(block)]
             made += with_native_blocks(ours, chunk, FORMAT)
     while made and made[-1]["type"] in _SEALS:
         made.pop()
@@ -186,10 +186,10 @@ def _thought(chunk: Chunk) -> list[ContentBlock]:
     return [ours]
 
 
-def _block(block: Block) -> Iterator[ContentBlock]:
+def _speech_or_call(block: Block) -> Iterator[ContentBlock]:
     match block:
         case Speech():
-            yield from (_text(said((part,))) for part in block.parts)
+            yield from (_text_block(parts_text((part,))) for part in block.parts)
         case FormCall():
             yield {
                 "type": "tool_use",
@@ -199,27 +199,27 @@ def _block(block: Block) -> Iterator[ContentBlock]:
             }
 
 
-def _result(result: Result) -> ContentBlock:
+def _tool_result_block(result: Result) -> ContentBlock:
     made: ContentBlock = {"type": "tool_result", "tool_use_id": result.call_id}
     if result.failed:
-        return native_result(made | {"content": said(result.parts), "is_error": True}, (), result.chunk, FORMAT)
-    blocks = [_content(part) for part in result.parts]
+        return native_result(made | {"content": parts_text(result.parts), "is_error": True}, (), result.chunk, FORMAT)
+    blocks = [_user_block(part) for part in result.parts]
     is_text = all(isinstance(part, TextPart) for part in result.parts)
-    content = said(result.parts) if is_text else blocks
+    content = parts_text(result.parts) if is_text else blocks
     return native_result(made | {"content": content}, blocks, result.chunk, FORMAT)
 
 
-def _content(part: Part) -> ContentBlock:
+def _user_block(part: Part) -> ContentBlock:
     """A part of a user's message; a note for what Anthropic does not take."""
     match part:
         case TextPart():
-            return _text(part.text)
+            return _text_block(part.text)
         case ImagePart():
             source = _image_source(part)
-            return {"type": "image", "source": source} if source is not None else _text(media_note(part))
+            return {"type": "image", "source": source} if source is not None else _text_block(media_note(part))
     source = _document_source(part)
     if source is None:
-        return _text(media_note(part))
+        return _text_block(media_note(part))
     title: ContentBlock = {"title": part.name[:TITLE_CHARS_MAX]} if part.name.strip() else {}
     document: ContentBlock = {"type": "document", "source": source}
     return document | title

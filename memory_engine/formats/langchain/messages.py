@@ -42,7 +42,16 @@ from memory_engine.formats.streams import object_in, objects_in
 from memory_engine.formats.turns import (
     media_note,
 )
-from memory_engine.formats.values import compact, data_url, from_data_url, joined, kind_of, needed, shown, text_of
+from memory_engine.formats.values import (
+    compact,
+    data_url,
+    from_data_url,
+    joined_texts,
+    kind_of,
+    needed,
+    short_json,
+    text_at,
+)
 
 FORMAT: Format = "langchain"
 TYPES = "ai, chat, function, human, system, tool"
@@ -94,21 +103,21 @@ def read(message: Json, dialogue: Dialogue, response_id: str) -> list[Event]:
     """The events of a message, the last of them the message itself. Raises `InvalidMessage`."""
     told = plain_message(message)
     kind = str(told["type"])
-    named = text_of(told, "role").lower() if kind == "chat" else kind
+    named = text_at(told, "role").lower() if kind == "chat" else kind
     kind = _ROLES.get(named, named)
     match kind:
         case "human":
-            content, ours = _content(told)
-            event = UserMessage(content=content, name=text_of(told, "name"))
+            content, ours = _read_langchain_content(told)
+            event = UserMessage(content=content, name=text_at(told, "name"))
             return [with_native(event, FORMAT, told, {"type": "human", "content": ours})]
         case "system":
-            content, ours = _content(told)
+            content, ours = _read_langchain_content(told)
             return [with_native(dialogue.instructed(content), FORMAT, told, {"type": "system", "content": ours})]
         case "ai":
-            return _answer(told, dialogue, response_id)
+            return _ai_message_events(told, dialogue, response_id)
         case "tool" | "function":
-            return [_result(told, dialogue)]
-    raise InvalidMessage("$.type", f"a message of type {shown(kind)} is not one of {TYPES}")
+            return [_tool_message_event(told, dialogue)]
+    raise InvalidMessage("$.type", f"a message of type {short_json(kind)} is not one of {TYPES}")
 
 
 def whole_response(value: Json) -> WholeResponse | None:
@@ -119,14 +128,14 @@ def whole_response(value: Json) -> WholeResponse | None:
     metadata = object_in(told, "response_metadata")
     reasons = [str(metadata.get(key) or "") for key in _REASONS]
     return WholeResponse(
-        id=text_of(told, "id"),
+        id=text_at(told, "id"),
         messages=[told],
-        around=_around(told, metadata),
+        around=_response_metadata(told, metadata),
         stopped=next((reason for reason in reasons if reason in _STOPPED), ""),
     )
 
 
-def _around(told: Json, metadata: Json) -> Json:
+def _response_metadata(told: Json, metadata: Json) -> Json:
     """What the engine asks of a response: its id, its model, and its usage in the words of OpenAI's Responses."""
     model = metadata.get("model_name") or metadata.get("model")
     usage = object_in(told, "usage_metadata")
@@ -196,19 +205,19 @@ OWN = OwnForm(FORMAT, made, ())
 # what a message holds
 
 
-def _content(told: Json) -> tuple[Content, object]:
+def _read_langchain_content(told: Json) -> tuple[Content, object]:
     """The content of a message as the fields hold it, and what they make of it."""
     content = told["content"]
     if isinstance(content, str):
         return content, content
     if not isinstance(content, list):
         raise InvalidMessage("$.content", f"content is a text or a list of blocks, this is {kind_of(content)}")
-    parts = [_part(one, f"$.content[{n}]") for n, one in enumerate(content)]
+    parts = [_read_langchain_block(one, f"$.content[{n}]") for n, one in enumerate(content)]
     held = content_of(parts)
     return (held, [one.ours for one in parts]) if parts else ("", None)
 
 
-def _part(block: object, where: str) -> ReadPart:
+def _read_langchain_block(block: object, where: str) -> ReadPart:
     if isinstance(block, str):
         return otherwise(TextPart(block)) if block else FOREIGN
     if not isinstance(block, dict):
@@ -230,7 +239,7 @@ def _image_url(block: Json, where: str) -> ReadPart:
         return otherwise(ImagePart(given))
     if not isinstance(given, dict) or not given.get("url"):
         raise InvalidMessage(where, "an image has no url")
-    part = ImagePart(text_of(given, "url", where), detail=text_of(given, "detail", where))
+    part = ImagePart(text_at(given, "url", where), detail=text_at(given, "detail", where))
     return ReadPart(part, content_block(part))
 
 
@@ -246,13 +255,13 @@ def _media(block: Json, kind: str) -> ReadPart:
     return otherwise(part)
 
 
-def _answer(told: Json, dialogue: Dialogue, response_id: str) -> list[Event]:
+def _ai_message_events(told: Json, dialogue: Dialogue, response_id: str) -> list[Event]:
     thoughts = [_thinking(one, response_id) for one in thoughts_in(told)]
-    calls = tuple(_calls(told, response_id))
+    calls = tuple(_ai_message_calls(told, response_id))
     dialogue.asked(calls, "$.tool_calls")
-    content, ours = _content(told)
+    content, ours = _read_langchain_content(told)
     if not calls:
-        answer = LlmTextResponse(content=content, response_id=response_id, name=text_of(told, "name"))
+        answer = LlmTextResponse(content=content, response_id=response_id, name=text_at(told, "name"))
         return [*thoughts, with_native(answer, FORMAT, told, {"type": "ai", "content": ours})]
     if objects_in(told, "invalid_tool_calls"):
         told.setdefault("tool_calls", [])
@@ -263,13 +272,13 @@ def _answer(told: Json, dialogue: Dialogue, response_id: str) -> list[Event]:
     return [*thoughts, with_native(event, FORMAT, told, {"type": "ai", "content": ours, "tool_calls": asked})]
 
 
-def _calls(told: Json, response_id: str) -> Iterator[ToolCall]:
+def _ai_message_calls(told: Json, response_id: str) -> Iterator[ToolCall]:
     found = [*objects_in(told, "tool_calls"), *objects_in(told, "invalid_tool_calls")]
     for n, call in enumerate(found):
         args = call.get("args")
         arguments = args if isinstance(args, str) else compact(args or {})
-        call_id = text_of(call, "id", f"$.tool_calls[{n}]") or f"call-{response_id}-{n}"
-        yield ToolCall(id=call_id, name=text_of(call, "name", f"$.tool_calls[{n}]") or "unnamed", arguments=arguments)
+        call_id = text_at(call, "id", f"$.tool_calls[{n}]") or f"call-{response_id}-{n}"
+        yield ToolCall(id=call_id, name=text_at(call, "name", f"$.tool_calls[{n}]") or "unnamed", arguments=arguments)
 
 
 def thoughts_in(told: Json) -> Iterator[Json]:
@@ -282,7 +291,7 @@ def thoughts_in(told: Json) -> Iterator[Json]:
 def _thinking(block: Json, response_id: str) -> Event:
     inner = object_in(block, "reasoning_content") or block
     texts = [str(inner.get(key) or "") for key in ("thinking", "reasoning", "text")]
-    summary = joined((str(one.get("text") or "") for one in objects_in(block, "summary")), "\n\n")
+    summary = joined_texts((str(one.get("text") or "") for one in objects_in(block, "summary")), "\n\n")
     signature = inner.get("signature")
     return LlmThinking(
         content=next(filter(None, texts), summary),
@@ -292,13 +301,13 @@ def _thinking(block: Json, response_id: str) -> Event:
     )
 
 
-def _result(told: Json, dialogue: Dialogue) -> Event:
-    name = text_of(told, "name")
-    call_id = text_of(told, "tool_call_id") or (dialogue.waits_under(name) if told["type"] == "function" else "")
+def _tool_message_event(told: Json, dialogue: Dialogue) -> Event:
+    name = text_at(told, "name")
+    call_id = text_at(told, "tool_call_id") or (dialogue.waits_under(name) if told["type"] == "function" else "")
     if not call_id:
         raise InvalidMessage("$", "a tool's message has no tool_call_id")
     failed = told.get("status") == "error"
-    content, ours = _content(told)
+    content, ours = _read_langchain_content(told)
     dialogue.answered(call_id, named=name)
     event: Event = ToolResult(call_id=call_id, content=content, name=name)
     if failed:
@@ -379,7 +388,7 @@ class LangChainAssembly:
         """The message so far."""
         dumped = self._sum.model_dump(mode="json") if self._sum is not None else {"type": "ai"}
         message = plain_message(dumped)
-        return [message], _around(message, object_in(message, "response_metadata"))
+        return [message], _response_metadata(message, object_in(message, "response_metadata"))
 
 
 ASSEMBLY = LangChainAssembly

@@ -38,8 +38,8 @@ from memory_engine.formats.values import (
     is_json,
     kind_of,
     needed,
-    shown,
-    text_of,
+    short_json,
+    text_at,
 )
 
 FORMAT: Format = "openai.chat"
@@ -52,19 +52,19 @@ def read(message: Json, dialogue: Dialogue, response_id: str) -> list[Event]:
     """The events of a message, the last of them the message itself. Raises `InvalidMessage`."""
     match message.get("role"):
         case "system" | "developer":
-            said = _said(message)
+            said = _required_content(message)
             return [_native(dialogue.instructed(said.content), message, said, {"role": "system"})]
         case "user":
-            said = _said(message)
-            name = text_of(message, "name")
+            said = _required_content(message)
+            name = text_at(message, "name")
             event = UserMessage(content=said.content, name=name)
             return [_native(event, message, said, {"role": "user", "name": name})]
         case "assistant":
-            return _response(message, dialogue, response_id)
+            return _assistant_events(message, dialogue, response_id)
         case "tool" | "function":
-            return [_result(message, dialogue)]
+            return [_chat_result_event(message, dialogue)]
         case role:
-            raise InvalidMessage("$.role", f"the role {shown(role)} is not one of {ROLES}")
+            raise InvalidMessage("$.role", f"the role {short_json(role)} is not one of {ROLES}")
 
 
 def whole_response(value: Json) -> WholeResponse | None:
@@ -84,7 +84,7 @@ def whole_response(value: Json) -> WholeResponse | None:
         message["content"] = ""  # a filter, or a limit, left nothing of it
     stopped = str(choice.get("finish_reason") or "")
     return WholeResponse(
-        id=text_of(value, "id"),
+        id=text_at(value, "id"),
         messages=[message],
         around={**value, "choices": [rest]},
         stopped=stopped if stopped in _STOPPED else "",
@@ -162,15 +162,15 @@ def _native(event: Event, message: Json, said: ReadContent, made: dict[str, str]
     return with_native(event, FORMAT, message, ours)
 
 
-def _response(message: Json, dialogue: Dialogue, response_id: str) -> list[Event]:
+def _assistant_events(message: Json, dialogue: Dialogue, response_id: str) -> list[Event]:
     thinking, rest = _thinking(message, response_id)
     if rest.get("function_call") is not None and rest.get("tool_calls") is None:
         rest = _as_tool_call(rest, response_id)
-    calls, ours = _calls(rest)
+    calls, ours = _read_chat_calls(rest)
     dialogue.asked(calls, "$.tool_calls")
-    said = _content(rest, text=bool(calls))
-    content = said.content or text_of(rest, "refusal")
-    name = text_of(rest, "name")
+    said = _read_chat_content(rest, text=bool(calls))
+    content = said.content or text_at(rest, "refusal")
+    name = text_at(rest, "name")
     if calls:
         rest["content"] = rest.get("content") or None  # an empty text with calls is none, in any spelling
         more = {"tool_calls": ours, **({"content": content} if content else {})}
@@ -184,16 +184,16 @@ def _response(message: Json, dialogue: Dialogue, response_id: str) -> list[Event
     if not thinking:
         raise InvalidMessage("$", "an assistant's message holds neither content nor tool_calls")
     ours_alone = {"role": "assistant", "reasoning_content": thinking[0].content}
-    told = beyond(message, ours_alone) if text_of(message, "reasoning_content") else {WHOLE: message}
+    told = beyond(message, ours_alone) if text_at(message, "reasoning_content") else {WHOLE: message}
     return [msgspec.structs.replace(thinking[0], native=to_native(FORMAT, told))]
 
 
 def _thinking(message: Json, response_id: str) -> tuple[list[LlmThinking], Json]:
     """The reasoning of a message as an event, and the rest of it."""
-    key = next((key for key in ("reasoning_content", "reasoning") if text_of(message, key)), "")
+    key = next((key for key in ("reasoning_content", "reasoning") if text_at(message, key)), "")
     if not key:
         return [], dict(message)
-    said = text_of(message, key)
+    said = text_at(message, key)
     native = "" if key == "reasoning_content" else to_native(FORMAT, {WHOLE: {key: said}})
     rest = {name: value for name, value in message.items() if name != key}
     return [LlmThinking(content=said, response_id=response_id, native=native)], rest
@@ -205,68 +205,68 @@ def _as_tool_call(message: Json, response_id: str) -> Json:
     return {**{key: one for key, one in message.items() if key != "function_call"}, "tool_calls": [call]}
 
 
-def _calls(message: Json) -> tuple[tuple[ToolCall, ...], list[object]]:
+def _read_chat_calls(message: Json) -> tuple[tuple[ToolCall, ...], list[object]]:
     found = message.get("tool_calls")
     if found is None:
         return (), []
     listed = as_list(found, "tool_calls", "$.tool_calls")
     objects = [as_object(call, "a tool call", f"$.tool_calls[{n}]") for n, call in enumerate(listed)]
-    read = [_call(call, f"$.tool_calls[{n}]") for n, call in enumerate(objects)]
+    read = [_read_chat_call(call, f"$.tool_calls[{n}]") for n, call in enumerate(objects)]
     return tuple(call for call, _ in read), [ours for _, ours in read]
 
 
-def _call(call: Json, where: str) -> tuple[ToolCall, object]:
+def _read_chat_call(call: Json, where: str) -> tuple[ToolCall, object]:
     kind = call.get("type", "function")
-    call_id = text_of(call, "id", where)
+    call_id = text_at(call, "id", where)
     if kind == "custom" and isinstance(custom := call.get("custom"), dict) and call_id:
         name = needed(custom, "name", "a custom tool", f"{where}.custom")
         written = {"input": needed(custom, "input", "a custom tool", f"{where}.custom")}
         return ToolCall(id=call_id, name=name, arguments=compact(written)), OTHERWISE
     if kind != "function":
-        raise InvalidMessage(where, f"a tool call of type {shown(kind)} is not a call of a function")
+        raise InvalidMessage(where, f"a tool call of type {short_json(kind)} is not a call of a function")
     if not call_id:
         raise InvalidMessage(where, "a tool call has no id")
     function = as_object(call.get("function"), "the function of a tool call", f"{where}.function")
-    name = text_of(function, "name", f"{where}.function")
+    name = text_at(function, "name", f"{where}.function")
     if not name:
         raise InvalidMessage(f"{where}.function", "a tool call names no function")
     given = function.get("arguments")
-    arguments = compact(given) if isinstance(given, dict) else text_of(function, "arguments", f"{where}.function")
+    arguments = compact(given) if isinstance(given, dict) else text_at(function, "arguments", f"{where}.function")
     read = ToolCall(id=call_id, name=name, arguments=arguments or "{}")
     if not arguments or isinstance(given, dict):
         function["arguments"] = read.arguments
     return read, tool_call(read)
 
 
-def _result(message: Json, dialogue: Dialogue) -> Event:
-    name = text_of(message, "name")
-    call_id = text_of(message, "tool_call_id")
+def _chat_result_event(message: Json, dialogue: Dialogue) -> Event:
+    name = text_at(message, "name")
+    call_id = text_at(message, "tool_call_id")
     if message.get("role") == "function" and not call_id:
         call_id = dialogue.waits_under(name)
     elif not call_id:
         raise InvalidMessage("$", "a tool's result has no tool_call_id")
-    said = _content(message)
+    said = _read_chat_content(message)
     dialogue.answered(call_id, named=name)
     event = ToolResult(call_id=call_id, content=said.content, name=name)
     whole = {**message, "role": "tool", "tool_call_id": call_id}
     return _native(event, whole, said, {"role": "tool", "tool_call_id": call_id, "name": name})
 
 
-def _said(message: Json) -> ReadContent:
+def _required_content(message: Json) -> ReadContent:
     """The content of a message that must have one."""
     if message.get("content") is None:
         raise InvalidMessage("$", "the message has no content")
-    return _content(message)
+    return _read_chat_content(message)
 
 
-def _content(message: Json, *, text: bool = False) -> ReadContent:
+def _read_chat_content(message: Json, *, text: bool = False) -> ReadContent:
     """Text, or text, images and files; null is the empty text. `text`: the texts of parts as one text."""
     value = message.get("content")
     if value is None or isinstance(value, str):
         return ReadContent(value or "", value or "")
     if not isinstance(value, list):
         raise InvalidMessage("$.content", f"content is a text or a list of parts, this is {kind_of(value)}")
-    _, parts = read_parts(value, _part, "$.content")
+    _, parts = read_parts(value, _read_chat_part, "$.content")
     if not text:
         return ReadContent(content_of(parts), [one.ours for one in parts])
     if any(isinstance(one.part, ImagePart | FilePart) for one in parts):
@@ -275,25 +275,25 @@ def _content(message: Json, *, text: bool = False) -> ReadContent:
     return ReadContent(joined, joined)
 
 
-def _part(part: Json, where: str) -> ReadPart:
+def _read_chat_part(part: Json, where: str) -> ReadPart:
     match part.get("type"):
         case "text":
-            return _ours(TextPart(needed(part, "text", "a part of type text", where)))
+            return _read_as_chat_part(TextPart(needed(part, "text", "a part of type text", where)))
         case "refusal":
             return otherwise(TextPart(needed(part, "refusal", "a refusal", where)))
         case "image_url":
-            return _ours(_image(part, where))
+            return _read_as_chat_part(_image(part, where))
         case "input_audio":
-            return _ours(_audio(part, where))
+            return _read_as_chat_part(_audio(part, where))
         case "file":
-            return _ours(_file(part, where))
+            return _read_as_chat_part(_file(part, where))
         case str():
             return FOREIGN
         case kind:
-            raise InvalidMessage(where, f"a part of type {shown(kind)} is neither text nor image_url")
+            raise InvalidMessage(where, f"a part of type {short_json(kind)} is neither text nor image_url")
 
 
-def _ours(part: Part) -> ReadPart:
+def _read_as_chat_part(part: Part) -> ReadPart:
     return ReadPart(part, content_part(part))
 
 
@@ -302,26 +302,26 @@ def _image(part: Json, where: str) -> ImagePart:
     if isinstance(given, str):
         part["image_url"] = given = {"url": given}
     image = as_object(given, "image_url", f"{where}.image_url")
-    url = text_of(image, "url", f"{where}.image_url")
+    url = text_at(image, "url", f"{where}.image_url")
     if not url:
         raise InvalidMessage(where, "an image has no url")
-    return ImagePart(url, detail=text_of(image, "detail", f"{where}.image_url"))
+    return ImagePart(url, detail=text_at(image, "detail", f"{where}.image_url"))
 
 
 def _audio(part: Json, where: str) -> FilePart:
     audio = part.get("input_audio")
     if not isinstance(audio, dict) or not isinstance(audio.get("data"), str):
         raise InvalidMessage(where, 'a part of type "input_audio" is neither text nor image_url, and holds no data')
-    media_type = f"audio/{text_of(audio, 'format', f'{where}.input_audio') or 'wav'}"
+    media_type = f"audio/{text_at(audio, 'format', f'{where}.input_audio') or 'wav'}"
     return FilePart(data_url(media_type, audio["data"]), media_type)
 
 
 def _file(part: Json, where: str) -> FilePart:
     file = as_object(part.get("file"), "file", f"{where}.file")
     read = FilePart(
-        text_of(file, "file_data", f"{where}.file"),
-        name=text_of(file, "filename", f"{where}.file"),
-        file_id=text_of(file, "file_id", f"{where}.file"),
+        text_at(file, "file_data", f"{where}.file"),
+        name=text_at(file, "filename", f"{where}.file"),
+        file_id=text_at(file, "file_id", f"{where}.file"),
     )
     if not read.url and not read.file_id:
         raise InvalidMessage(where, "a file has neither file_data nor file_id")

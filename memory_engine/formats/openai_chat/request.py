@@ -15,7 +15,7 @@ from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
 from memory_engine.formats.media import file_url, id_at, image_url
 from memory_engine.formats.native import Json, filled, from_native
 from memory_engine.formats.openai_chat.messages import FORMAT, OWN, made
-from memory_engine.formats.own import NotSent, fields_of, native_message, taken
+from memory_engine.formats.own import NotSent, accepted_blocks, fields_of, native_message
 from memory_engine.formats.turns import (
     GO_ON,
     OPENAI_IMAGE_LIMITS,
@@ -25,8 +25,8 @@ from memory_engine.formats.turns import (
     Speech,
     Thought,
     media_note,
+    parts_text,
     runs,
-    said,
     with_images_within,
 )
 from memory_engine.llm.sdk_types import OpenAIChatMessage
@@ -48,7 +48,7 @@ class ChatInput:
 def render(turns: Sequence[FormTurn], options: RenderOptions) -> ChatInput:
     """The messages of these turns. `reasoning_content` gives carried thinking back under that name."""
     within = with_images_within(turns, OPENAI_IMAGE_LIMITS)
-    messages = [message for turn in within for message in _messages(turn, options.reasoning_content)]
+    messages = [message for turn in within for message in _chat_messages(turn, options.reasoning_content)]
     if not any(turn.role != "system" for turn in turns):
         messages.append({"role": "user", "content": GO_ON})
     last = messages[-1]
@@ -65,17 +65,17 @@ def blocks_of(request: ChatInput) -> Iterator[object]:
             yield {"type": "thinking", "reasoning_content": message.get("reasoning_content")}
 
 
-def _messages(turn: FormTurn, reasoning_content: bool) -> Iterator[Json]:
+def _chat_messages(turn: FormTurn, reasoning_content: bool) -> Iterator[Json]:
     if turn.role != "agent":
         text = turn.role == "system" or all(isinstance(part, TextPart) for part in turn.parts)
-        content: object = said(turn.parts) if text else list(map(chat_part, turn.parts))
+        content: object = parts_text(turn.parts) if text else list(map(chat_part, turn.parts))
         yield _with_more_keys({"role": turn.role, "content": content}, turn.chunk)
         return
     spoken = _assistant(turn, reasoning_content)
     if turn.own or len(spoken) > 2 or spoken["content"] is not None:
         yield spoken
     for result in turn.results:
-        answer: Json = {"role": "tool", "tool_call_id": result.call_id, "content": said(result.parts)}
+        answer: Json = {"role": "tool", "tool_call_id": result.call_id, "content": parts_text(result.parts)}
         yield _with_more_keys(answer, result.chunk)
     shown = [part for result in turn.results for part in _shown_after(result.call_id, result.parts)]
     if shown:
@@ -100,11 +100,11 @@ def _assistant(turn: FormTurn, reasoning_content: bool) -> Json:
     texts: list[str] = []
     calls: list[Json] = []
     for chunk, blocks in runs(turn):
-        asked = [_call(block) for block in blocks if isinstance(block, FormCall)]
+        asked = [_chat_tool_call(block) for block in blocks if isinstance(block, FormCall)]
         native = native_message({"tool_calls": asked}, chunk, FORMAT)
         calls += cast("list[Json]", native["tool_calls"])
         made |= {key: value for key, value in native.items() if key not in _OURS}
-        texts += [said(block.parts) for block in blocks if isinstance(block, Speech)]
+        texts += [parts_text(block.parts) for block in blocks if isinstance(block, Speech)]
     made["content"] = "\n".join(texts) if texts else None
     return made | reasoning | ({"tool_calls": calls} if calls else {})
 
@@ -120,10 +120,10 @@ def _own_message(chunks: Iterable[Chunk]) -> Json | None:
     listed = around.get("choices") if isinstance(around, dict) else None
     choice = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
     lost = choice.get("message")
-    return taken([message | lost if isinstance(lost, dict) else message], said, OWN)[0]
+    return accepted_blocks([message | lost if isinstance(lost, dict) else message], said, OWN)[0]
 
 
-def _call(call: FormCall) -> Json:
+def _chat_tool_call(call: FormCall) -> Json:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 

@@ -34,11 +34,11 @@ from memory_engine.formats.values import (
     data_url,
     from_data_url,
     is_json,
-    joined,
+    joined_texts,
     kind_of,
     needed,
-    shown,
-    text_of,
+    short_json,
+    text_at,
 )
 
 FORMAT: Format = "openai.responses"
@@ -83,32 +83,32 @@ def whole_response(value: Json) -> WholeResponse | None:
     details = value.get("incomplete_details")
     stopped = ""
     if value.get("status") == "incomplete":
-        stopped = (text_of(details, "reason") if isinstance(details, dict) else "") or "incomplete"
+        stopped = (text_at(details, "reason") if isinstance(details, dict) else "") or "incomplete"
     rest = {key: one for key, one in value.items() if key != "output"}
-    return WholeResponse(id=text_of(value, "id"), messages=items, around=rest, stopped=stopped)
+    return WholeResponse(id=text_at(value, "id"), messages=items, around=rest, stopped=stopped)
 
 
 def is_answer(item: Json) -> bool:
     """Whether an item is a part of a model's response."""
-    kind = _kind(item)
+    kind = _item_type(item)
     return item.get("role") == "assistant" if kind == "message" else kind not in OUTPUTS
 
 
 def is_silent(item: Json) -> bool:
     """Whether an item is no event of its own: it goes with another's event."""
-    kind = _kind(item)
+    kind = _item_type(item)
     return kind not in ("message", "reasoning") and kind not in CALLS and kind not in OUTPUTS
 
 
-def _kind(item: Json) -> str:
+def _item_type(item: Json) -> str:
     """The type of an item; a message may leave it out."""
     return str(item.get("type", "message" if "role" in item else ""))
 
 
 def without_calls(items: list[Json]) -> tuple[list[Json], list[Json]]:
     """The items without the calls that a caller would run, and these."""
-    calls = [item for item in items if _kind(item) in CALLS]
-    return [item for item in items if _kind(item) not in CALLS], calls
+    calls = [item for item in items if _item_type(item) in CALLS]
+    return [item for item in items if _item_type(item) not in CALLS], calls
 
 
 def has_half_call(items: list[Json]) -> bool:
@@ -185,7 +185,7 @@ class _Run:
         """Take the next item."""
         kind = item.get("type", "message" if "role" in item else None)
         if not isinstance(kind, str):
-            raise InvalidMessage("$", f"an item of type {shown(kind)}: an item has a type, or a role and content")
+            raise InvalidMessage("$", f"an item of type {short_json(kind)}: an item has a type, or a role and content")
         if kind == "message":
             self._message({key: one for key, one in item.items() if key != "type"})
         elif kind == "reasoning":
@@ -217,7 +217,7 @@ class _Run:
     def _message(self, item: Json) -> None:
         role = item.get("role")
         if role not in ("assistant", "developer", "system", "user"):
-            raise InvalidMessage("$.role", f"the role {shown(role)} is not one of {ROLES}")
+            raise InvalidMessage("$.role", f"the role {short_json(role)} is not one of {ROLES}")
         content = item.get("content")
         of_model = role == "assistant"
         if content is None or (content == [] and not of_model):
@@ -251,7 +251,7 @@ class _Run:
         output = item.get("output")
         if output is None and kind != "apply_patch_call_output":
             raise InvalidMessage("$", f"an item of type {kind} has no output")
-        content, ours = _result(output, is_parts=kind in ("function_call_output", "custom_tool_call_output"))
+        content, ours = _output_content(output, is_parts=kind in ("function_call_output", "custom_tool_call_output"))
         self._dialogue.answered(call_id)
         made = function_call_output(call_id, ours) if kind == "function_call_output" else OTHERWISE
         self._event(ToolResult(call_id=call_id, content=content), item, made)
@@ -273,7 +273,7 @@ def _called(item: Json, kind: str) -> tuple[ToolCall, object]:
     return ToolCall(id=call_id, name=name, arguments=compact(given)), OTHERWISE
 
 
-def _result(output: object, *, is_parts: bool) -> tuple[Content, object]:
+def _output_content(output: object, *, is_parts: bool) -> tuple[Content, object]:
     if isinstance(output, str):
         return output, output
     if is_parts:
@@ -290,15 +290,15 @@ def _thought(item: Json) -> str:
 def _texts_under(item: Json, key: str) -> str:
     found = as_list(item.get(key) or [], key, f"$.{key}")
     parts = [as_object(one, "a part of reasoning", f"$.{key}[{n}]") for n, one in enumerate(found)]
-    return joined((text_of(part, "text", f"$.{key}[{n}]") for n, part in enumerate(parts)), "\n\n")
+    return joined_texts((text_at(part, "text", f"$.{key}[{n}]") for n, part in enumerate(parts)), "\n\n")
 
 
 def _input_part(part: Json, where: str) -> ReadPart:
     match part.get("type"):
         case "input_text":
-            return _ours(TextPart(needed(part, "text", "a part of type input_text", where)))
+            return _read_as_input_part(TextPart(needed(part, "text", "a part of type input_text", where)))
         case "input_image":
-            return _ours(_image(part, where))
+            return _read_as_input_part(_image(part, where))
         case "input_file":
             return _file(part, where)
         case "output_text" | "text":  # what a model said, shown to another
@@ -306,7 +306,7 @@ def _input_part(part: Json, where: str) -> ReadPart:
         case str():
             return FOREIGN
         case kind:
-            raise InvalidMessage(where, f"a part of type {shown(kind)}: a part has a type, which is a text")
+            raise InvalidMessage(where, f"a part of type {short_json(kind)}: a part has a type, which is a text")
 
 
 def _output_part(part: Json, where: str) -> ReadPart:
@@ -321,29 +321,29 @@ def _output_part(part: Json, where: str) -> ReadPart:
         case str():
             return FOREIGN
         case kind:
-            raise InvalidMessage(where, f"a part of type {shown(kind)}: a part has a type, which is a text")
+            raise InvalidMessage(where, f"a part of type {short_json(kind)}: a part has a type, which is a text")
 
 
-def _ours(part: Part) -> ReadPart:
+def _read_as_input_part(part: Part) -> ReadPart:
     return ReadPart(part, input_part(part))
 
 
 def _image(part: Json, where: str) -> ImagePart:
-    url, file_id = text_of(part, "image_url", where), text_of(part, "file_id", where)
+    url, file_id = text_at(part, "image_url", where), text_at(part, "file_id", where)
     if not url and not file_id:
         raise InvalidMessage(where, "an image has neither image_url nor file_id")
-    return ImagePart(url, file_id=file_id, detail=text_of(part, "detail", where))
+    return ImagePart(url, file_id=file_id, detail=text_at(part, "detail", where))
 
 
 def _file(part: Json, where: str) -> ReadPart:
-    given = {key: text_of(part, key, where) for key in ("file_data", "file_url", "file_id", "filename")}
+    given = {key: text_at(part, key, where) for key in ("file_data", "file_url", "file_id", "filename")}
     if not given["file_data"] and not given["file_url"] and not given["file_id"]:
         raise InvalidMessage(where, "a file has none of file_data, file_url and file_id")
     url = given["file_data"] or given["file_url"]
     if given["file_data"] and not url.startswith("data:"):
         url = data_url("application/octet-stream", url)
     media_type, _ = from_data_url(url) or ("", "")
-    return _ours(FilePart(url, media_type, given["filename"], given["file_id"]))
+    return _read_as_input_part(FilePart(url, media_type, given["filename"], given["file_id"]))
 
 
 # streams
@@ -364,7 +364,7 @@ class ResponsesAssembly:
         """Take the next event."""
         kind = value.get("type")
         if not isinstance(kind, str):
-            raise InvalidMessage("$.type", f"an event of type {shown(kind)}: its type is a text")
+            raise InvalidMessage("$.type", f"an event of type {short_json(kind)}: its type is a text")
         if kind == "error":
             self.failure = told_error(value)
         elif isinstance(value.get("response"), dict):
@@ -409,12 +409,12 @@ def _add_text(item: Json, value: Json, list_key: str, index_key: str, part: Json
     while len(parts) <= index:
         parts.append(dict(part))
     key = "refusal" if part["type"] == "refusal" else "text"
-    parts[index][key] = text_of(parts[index], key) + text_of(value, "delta")
+    parts[index][key] = text_at(parts[index], key) + text_at(value, "delta")
     item[list_key] = parts
 
 
 def _add_argument(item: Json, value: Json, key: str) -> None:
-    item[key] = text_of(item, key) + text_of(value, "delta")
+    item[key] = text_at(item, key) + text_at(value, "delta")
 
 
 _RESPONSE_DELTAS: Mapping[str, Callable[[Json, Json], None]] = {

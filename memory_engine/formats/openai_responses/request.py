@@ -25,8 +25,8 @@ from memory_engine.formats.turns import (
     Thought,
     media_note,
     opening,
+    parts_text,
     runs,
-    said,
     with_images_within,
 )
 from memory_engine.llm.sdk_types import OpenAIInputItem
@@ -61,12 +61,12 @@ class ResponsesInput:
 def render(turns: Sequence[FormTurn], options: RenderOptions) -> ResponsesInput:
     """The items of these turns, and the instructions before them."""
     first, others = opening(with_images_within(turns, OPENAI_IMAGE_LIMITS))
-    items = [item for turn in others for item in _items(turn)]
+    items = [item for turn in others for item in _turn_items(turn)]
     if not items:
         items.append({"type": "message", "role": "user", "content": GO_ON})
     return ResponsesInput(
         input=cast("list[OpenAIInputItem]", items),
-        instructions="\n\n".join(said(turn.parts) for turn in first) or None,
+        instructions="\n\n".join(parts_text(turn.parts) for turn in first) or None,
         tokens=options.tokens + options.thinking_tokens,
     )
 
@@ -76,20 +76,20 @@ def blocks_of(request: ResponsesInput) -> Iterator[object]:
     return iter(request.input)
 
 
-def _items(turn: FormTurn) -> Iterator[InputItem]:
+def _turn_items(turn: FormTurn) -> Iterator[InputItem]:
     if turn.role == "system":
-        yield {"type": "message", "role": "developer", "content": said(turn.parts)}
+        yield {"type": "message", "role": "developer", "content": parts_text(turn.parts)}
     elif turn.role == "user":
-        yield {"type": "message", "role": "user", "content": _content(turn.parts)}
+        yield {"type": "message", "role": "user", "content": _input_content(turn.parts)}
     else:
         kinds: dict[object, object] = {}
-        for item in _own(turn) if turn.own and turn.whole else _response(turn):
+        for item in _own_items(turn) if turn.own and turn.whole else _response_items(turn):
             kinds.setdefault(item.get("call_id"), item["type"])
             yield item
         yield from (_output(result, str(kinds[result.call_id])) for result in turn.results)
 
 
-def _own(turn: FormTurn) -> list[InputItem]:
+def _own_items(turn: FormTurn) -> list[InputItem]:
     """The items of a response as they came; of one that was cut off, not the reasoning that led to nothing."""
     items = own_blocks(turn.own, OWN)
     while items and items[-1]["type"] == "reasoning" and _is_cut_off(turn.own[-1]):
@@ -103,7 +103,7 @@ def _is_cut_off(last: Chunk) -> bool:
     return last.status == INTERRUPTED or not around or around.get("status") == "incomplete"
 
 
-def _response(turn: FormTurn) -> Iterator[InputItem]:
+def _response_items(turn: FormTurn) -> Iterator[InputItem]:
     """The items of what the model said, in its order."""
     results = {result.call_id: result for result in turn.results}
     reasoned = False
@@ -114,7 +114,7 @@ def _response(turn: FormTurn) -> Iterator[InputItem]:
                     reasoned = True
                     yield item
             continue
-        ours = [_item(block) for block in blocks if not isinstance(block, Thought)]
+        ours = [_speech_or_call_item(block) for block in blocks if not isinstance(block, Thought)]
         calls = {item["call_id"]: item for item in ours if "call_id" in item}
         for item in with_native_blocks(ours, chunk, FORMAT):
             call = calls.get(item.get("call_id"))
@@ -137,12 +137,12 @@ def _output(result: Result, kind: str) -> InputItem:
     ours: InputItem = {
         "type": "custom_tool_call_output" if kind == "custom_tool_call" else "function_call_output",
         "call_id": result.call_id,
-        "output": _content(result.parts),
+        "output": _input_content(result.parts),
     }
     own = with_native_blocks([ours], result.chunk, FORMAT)
     if len(own) == 1 and own[0]["type"] == f"{kind}_output":
         return {key: value for key, value in own[0].items() if key not in _BOUND or kind == "local_shell_call"}
-    return _OUTPUTS[kind](result.call_id, said(result.parts)) if kind in _OUTPUTS else ours
+    return _OUTPUTS[kind](result.call_id, parts_text(result.parts)) if kind in _OUTPUTS else ours
 
 
 def _screenshot(call_id: str, _text: str) -> InputItem:
@@ -173,9 +173,9 @@ def _reasoning(text: str) -> InputItem:
     return {"type": "reasoning", "summary": [{"type": "summary_text", "text": text}] if text else []}
 
 
-def _item(block: Speech | FormCall) -> InputItem:
+def _speech_or_call_item(block: Speech | FormCall) -> InputItem:
     if isinstance(block, Speech):
-        return {"type": "message", "role": "assistant", "content": said(block.parts).rstrip()}
+        return {"type": "message", "role": "assistant", "content": parts_text(block.parts).rstrip()}
     return {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": block.arguments}
 
 
@@ -187,14 +187,14 @@ def _identified(item: InputItem) -> InputItem:
     return {"status": "completed"} | item | {"content": content}
 
 
-def _content(parts: Sequence[Part]) -> object:
+def _input_content(parts: Sequence[Part]) -> object:
     """A text, or a list where there is more than text."""
     if all(isinstance(part, TextPart) for part in parts):
-        return said(parts)
-    return [_part(part) for part in parts]
+        return parts_text(parts)
+    return [_input_content_part(part) for part in parts]
 
 
-def _part(part: Part) -> InputItem:
+def _input_content_part(part: Part) -> InputItem:
     match part:
         case TextPart():
             return {"type": "input_text", "text": part.text}

@@ -194,16 +194,16 @@ class _Session:
         if uuid and uuid in self._seen:
             self.file.left_out["a line that is in the file twice"] += 1
             return
-        said = _said(value)
+        said = _flagged_message(value)
         if said is None:
             self._passed[uuid] = parent
-            self.file.left_out[_kind(value)] += 1
+            self.file.left_out[_line_kind(value)] += 1
             return
         self._seen.add(uuid)
         yield evolve(line, value=said, format="anthropic", at=moment(value.get("timestamp")), key=uuid, parent=parent)
 
 
-def _kind(value: Mapping[str, object]) -> str:
+def _line_kind(value: Mapping[str, object]) -> str:
     kind = str(value.get("type") or "a line without a type")
     if kind in _SPOKEN:
         return f"{kind} without a message that could be read"
@@ -211,7 +211,7 @@ def _kind(value: Mapping[str, object]) -> str:
     return f"{kind}/{more}" if more else kind
 
 
-def _said(value: Mapping[str, object]) -> Json | None:
+def _flagged_message(value: Mapping[str, object]) -> Json | None:
     """The message of a line, with the flags of the client; `None` if it has none."""
     if value.get("type") == "attachment" and under(value, "attachment", "type") == "queued_command":
         prompt = under(value, "attachment", "prompt")
@@ -223,7 +223,7 @@ def _said(value: Mapping[str, object]) -> Json | None:
         return None
     if message.get("role") not in _SPOKEN:
         message = {**message, "role": value["type"]}
-    said = unwrapped({**value, "message": {**message, "content": _blocks(message["content"])}})
+    said = unwrapped({**value, "message": {**message, "content": _as_blocks(message["content"])}})
     if said.get("role") == "user":
         return {key: one for key, one in said.items() if key in ("role", "content") or key.startswith("is")}
     if message.get("id"):
@@ -231,7 +231,7 @@ def _said(value: Mapping[str, object]) -> Json | None:
     return said
 
 
-def _blocks(content: object) -> object:
+def _as_blocks(content: object) -> object:
     """The blocks, a bare text among them as one."""
     if not isinstance(content, list) or not any(isinstance(one, str) for one in content):
         return content

@@ -61,7 +61,7 @@ class _Rollout:
         at = moment(told.get("timestamp"))
         of_item = told if kind not in _LINES and "type" in told else payload if kind == "response_item" else None
         if isinstance(of_item, Mapping):
-            yield from self._item(evolve(line, at=at), _item(of_item))
+            yield from self._item(evolve(line, at=at), _codex_item(of_item))
         elif kind == "event_msg" and text_under(payload, "type") == "token_count":
             yield from self._counted(under(payload, "info"))
         elif kind == "compacted":
@@ -109,7 +109,7 @@ class _Rollout:
         yield from held
 
 
-def _item(told: Mapping[str, object]) -> Json:
+def _codex_item(told: Mapping[str, object]) -> Json:
     """The item, its output a text or parts."""
     item = {key: value for key, value in told.items() if key != "timestamp"}
     output = item.get("output")

@@ -20,8 +20,8 @@ from memory_engine.ingest.dialects import (
     parts_of,
     response,
     result,
+    role_message,
     role_of,
-    said,
     text_under,
     texts,
     usage_of,
@@ -81,7 +81,7 @@ class ShareGpt(_RowsOfConversations):
         """The turns; what a function says answers the call before it, if that was not written as text."""
         system = text_under(row, "system")
         if system:
-            yield said("system", system), None
+            yield role_message("system", system), None
         asked: list[str] = []
         for n, turn in enumerate(objects(row, "conversations")):
             name = turn.get("from") or turn.get("role")
@@ -89,13 +89,13 @@ class ShareGpt(_RowsOfConversations):
             if name in ("function_call", "tool_call"):
                 calls = [chat_call(one, n * 100 + k) for k, one in enumerate(_json_objects(text))]
                 asked += [str(one["id"]) for one in calls]
-                yield said("assistant", "" if calls else text, calls), None
+                yield role_message("assistant", "" if calls else text, calls), None
                 continue
             role = role_of(name)
             if role == "tool" and asked:
                 yield result(asked.pop(0), text), None
             else:
-                yield said("user" if role == "tool" else role, text), "tool" if role == "tool" else None
+                yield role_message("user" if role == "tool" else role, text), "tool" if role == "tool" else None
 
 
 def _json_objects(text: str) -> list[Mapping[str, object]]:
@@ -119,22 +119,24 @@ class PreferenceRows(_RowsOfConversations):
         """The prompt, then what was chosen; what was rejected is counted."""
         if "rejected" in row:
             file.left_out["rejected answer"] += 1
-        asked = list(_listed(row.get("prompt"), "user"))
+        asked = list(_dataset_messages(row.get("prompt"), "user"))
         if "instruction" in row:
             asked = [
-                said("user", "\n\n".join(filter(None, (text_under(row, "instruction"), text_under(row, "input")))))
+                role_message(
+                    "user", "\n\n".join(filter(None, (text_under(row, "instruction"), text_under(row, "input"))))
+                )
             ]
         answer = row.get("chosen", row.get("completion", row.get("output")))
-        answered = list(_listed(answer, "assistant"))
+        answered = list(_dataset_messages(answer, "assistant"))
         if answered[: len(asked)] == asked:
             answered = answered[len(asked) :]
         for message in (*asked, *answered):
             yield message, None
 
 
-def _listed(value: object, role: str) -> Iterator[Json]:
+def _dataset_messages(value: object, role: str) -> Iterator[Json]:
     if isinstance(value, str):
-        yield said(role, value)
+        yield role_message(role, value)
     for one in objects({"value": value}, "value"):
         yield chat_message(one)
 
@@ -192,16 +194,16 @@ class Tau2(_RowsOfConversations):
         is_users = told.get("requestor") == "user"
         match told.get("role"):
             case "tool" if is_users:
-                return said("user", content), "tool"
+                return role_message("user", content), "tool"
             case "tool":
                 return result(told.get("id"), content, failed=told.get("error") is True), None
             case "user":
                 asked = [f"[{one.get('name')}({compact(one.get('arguments'))})]" for one in calls]
-                return said("user", "\n".join(filter(None, (content, *asked)))), ""
+                return role_message("user", "\n".join(filter(None, (content, *asked)))), ""
             case "assistant":
-                message = said("assistant", content, [chat_call(one) for one in calls])
+                message = role_message("assistant", content, [chat_call(one) for one in calls])
                 return response(message, {"usage": usage_of(told.get("usage"))}), None
-        return said(role_of(told.get("role")), content), None
+        return role_message(role_of(told.get("role")), content), None
 
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -245,7 +247,7 @@ def _of_assistants(
         place = evolve(
             record, number=number, is_line=False, at=moment(told.get("created_at")), key=text_under(told, "id")
         )
-        yield from parts_of(place, [said(role_of(told.get("role")), text)])
+        yield from parts_of(place, [role_message(role_of(told.get("role")), text)])
 
 
 class Slack:
@@ -275,4 +277,4 @@ def _of_slack(file: RecordedFile) -> Iterator[Record | IngestError]:
         name = text_under(told, "user_profile", "real_name") or text_under(told, "user") or text_under(told, "username")
         at = moment(float(ts)) if (ts := text_under(told, "ts")).replace(".", "", 1).isdigit() else None
         origin: MessageOrigin = "client" if told.get("bot_id") or told.get("subtype") == "bot_message" else ""
-        yield from parts_of(evolve(record, at=at, key=ts), [{**said("user", text), "name": name}], origin)
+        yield from parts_of(evolve(record, at=at, key=ts), [{**role_message("user", text), "name": name}], origin)

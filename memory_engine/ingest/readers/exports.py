@@ -20,7 +20,7 @@ from memory_engine.ingest.dialects import (
     parts_of,
     response,
     result,
-    said,
+    role_message,
     text_under,
     texts,
     under,
@@ -147,35 +147,35 @@ def _of_chatgpt(
     role = text_under(message, "author", "role")
     content = under(message, "content")
     kind = text_under(content, "content_type")
-    text = _text_of(content)
+    text = _export_text(content)
     if not text:
         return None, None
     if kind in ("user_editable_context", "model_editable_context"):
-        return said("user", text), "client"
+        return role_message("user", text), "client"
     recipient = text_under(message, "recipient")
     match role:
         case "assistant" if recipient not in ("", "all"):
             asked[recipient] = f"call-{key}"
             arguments = text if text.lstrip().startswith("{") else compact({"input": text})
-            value = said("assistant", None, [call(f"call-{key}", recipient, arguments)])
+            value = role_message("assistant", None, [call(f"call-{key}", recipient, arguments)])
         case "assistant" if kind in ("thoughts", "reasoning_recap"):
-            value = said("assistant", None, thoughts=text)
+            value = role_message("assistant", None, thoughts=text)
         case "assistant":
-            value = said("assistant", text)
+            value = role_message("assistant", text)
         case "tool":
             name = text_under(message, "author", "name")
             found = next((one for one in asked if one == name or one.partition(".")[0] == name.partition(".")[0]), "")
             if not found:
-                return said("user", text), "tool"
+                return role_message("user", text), "tool"
             return result(asked.pop(found), text, name=name, failed=kind == "system_error"), None
         case "system":
-            return said("system", text), None
+            return role_message("system", text), None
         case _:
-            return said("user", text), ""
+            return role_message("user", text), ""
     return response(value, {"id": key, "model": text_under(message, "metadata", "model_slug")}), None
 
 
-def _text_of(content: object) -> str:
+def _export_text(content: object) -> str:
     found = [text_under(content, "text"), text_under(content, "result"), text_under(content, "content")]
     found += [text_under(content, "user_profile"), text_under(content, "user_instructions")]
     parts = under(content, "parts")
@@ -238,7 +238,7 @@ def _of_claude_ai(key: str, message: Mapping[str, object]) -> Iterator[Json]:
         text = texts([block for block in blocks if block.get("type") == "text"]) or text_under(message, "text")
         whole = "\n\n".join(filter(None, (text, *attached)))
         if whole:
-            yield said("user", whole)
+            yield role_message("user", whole)
         return
     if not blocks and text_under(message, "text"):
         blocks = [{"type": "text", "text": text_under(message, "text")}]
@@ -247,7 +247,7 @@ def _of_claude_ai(key: str, message: Mapping[str, object]) -> Iterator[Json]:
     for n, block in enumerate(blocks):
         match block.get("type"):
             case "tool_result":
-                yield from _response(key, waiting)
+                yield from _anthropic_response(key, waiting)
                 waiting = []
                 call_id = text_under(block, "tool_use_id") or asked
                 yield result(call_id, texts(block.get("content")), failed=block.get("is_error") is True)
@@ -261,9 +261,9 @@ def _of_claude_ai(key: str, message: Mapping[str, object]) -> Iterator[Json]:
                 waiting.append(thought)
             case "text" if text_under(block, "text"):
                 waiting.append({"type": "text", "text": block["text"]})
-    yield from _response(key, waiting)
+    yield from _anthropic_response(key, waiting)
 
 
-def _response(key: str, blocks: list[Json]) -> Iterator[Json]:
+def _anthropic_response(key: str, blocks: list[Json]) -> Iterator[Json]:
     if blocks:
         yield {"type": "message", "role": "assistant", "id": key, "stop_reason": None, "content": blocks}

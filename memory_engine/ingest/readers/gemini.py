@@ -16,7 +16,7 @@ from memory_engine.ingest.dialects import (
     parts_of,
     response,
     result,
-    said,
+    role_message,
     text_under,
     texts,
     under,
@@ -76,7 +76,7 @@ def _request(record: Record) -> Iterator[Record | IngestError]:
     answers = objects(told, "response", "candidates") or objects(told, "candidates")
     values += [one.get("content") for one in answers[:1]]
     if instructions:
-        yield with_value(evolve(record, number=0, is_line=False), said("system", instructions))
+        yield with_value(evolve(record, number=0, is_line=False), role_message("system", instructions))
     records = (evolve(record, value=value, number=n, is_line=False) for n, value in enumerate(values, 1))
     yield from _Contents().records(records)
 
@@ -109,7 +109,9 @@ class _Contents:
                 self._waiting.append((name, call_id))
                 calls.append(call(call_id, name, asked.get("args")))
         thoughts = texts([part for part in parts if part.get("thought") is True])
-        return said("assistant", _content([part for part in parts if part.get("thought") is not True]), calls, thoughts)
+        return role_message(
+            "assistant", _gemini_content([part for part in parts if part.get("thought") is not True]), calls, thoughts
+        )
 
     def _answered(self, parts: list[Mapping[str, object]]) -> Iterator[Json]:
         rest: list[Mapping[str, object]] = []
@@ -125,17 +127,17 @@ class _Contents:
                 call_id, _output(answer.get("response")), name=name, failed=_has_failed(answer.get("response"))
             )
         if rest or not parts:
-            yield said("user", _content(rest))
+            yield role_message("user", _gemini_content(rest))
 
 
-def _content(parts: list[Mapping[str, object]]) -> object:
+def _gemini_content(parts: list[Mapping[str, object]]) -> object:
     media = [part for part in parts if "text" not in part and (part.get("inlineData") or part.get("fileData"))]
     if not media:
         return texts([part for part in parts if "text" in part])
-    return [_part(part) for part in parts if "text" in part or part in media]
+    return [_gemini_chat_part(part) for part in parts if "text" in part or part in media]
 
 
-def _part(part: Mapping[str, object]) -> Json:
+def _gemini_chat_part(part: Mapping[str, object]) -> Json:
     if "text" in part:
         return {"type": "text", "text": text_under(part, "text")}
     kind = text_under(part, "inlineData", "mimeType") or text_under(part, "fileData", "mimeType")
@@ -165,7 +167,7 @@ def _session(file: RecordedFile) -> Iterator[Record | IngestError]:
             yield record
             continue
         told = record.value if isinstance(record.value, Mapping) else {}
-        values = list(_said(told))
+        values = list(_gemini_cli_messages(told))
         if not values:
             if not _is_session(told):
                 file.left_out[str(told.get("type") or ", ".join(told) or "an empty object")] += 1
@@ -176,11 +178,11 @@ def _session(file: RecordedFile) -> Iterator[Record | IngestError]:
         yield from parts_of(keyed, values, origin)
 
 
-def _said(told: Mapping[str, object]) -> Iterator[Json]:
+def _gemini_cli_messages(told: Mapping[str, object]) -> Iterator[Json]:
     content = texts(told.get("content"))
     match told.get("type"):
         case "user":
-            yield said("user", content)
+            yield role_message("user", content)
         case "gemini":
             asked = objects(told, "toolCalls")
             calls = [call(one.get("id"), one.get("name"), one.get("args")) for one in asked]
@@ -189,7 +191,7 @@ def _said(told: Mapping[str, object]) -> Iterator[Json]:
                 for one in objects(told, "thoughts")
             )
             around = {"id": told.get("id"), "model": told.get("model"), "usage": usage_of(told.get("tokens"))}
-            yield response(said("assistant", content, calls, thoughts), around if around["usage"] else {})
+            yield response(role_message("assistant", content, calls, thoughts), around if around["usage"] else {})
             for one in asked:
                 if "result" in one or one.get("status"):
                     yield result(
@@ -199,7 +201,7 @@ def _said(told: Mapping[str, object]) -> Iterator[Json]:
                         failed=text_under(one, "status") in _FAILED,
                     )
         case "info" | "error" | "warning":
-            yield said("user", content)
+            yield role_message("user", content)
 
 
 def _results(told: Mapping[str, object]) -> str:

@@ -17,8 +17,8 @@ from memory_engine.ingest.dialects import (
     parts_of,
     response,
     result,
+    role_message,
     role_of,
-    said,
     text_under,
     texts,
     under,
@@ -75,10 +75,12 @@ def _archived(file: RecordedFile) -> Iterator[RecordedConversation | IngestError
 
 def _sample(record: Record, sample: Mapping[str, object], file: RecordedFile) -> RecordedConversation:
     label = f"{sample.get('id', record.number)}-{sample.get('epoch', 1)}"
-    return RecordedConversation(_messages(record, sample, file), label=label, line=record.line)
+    return RecordedConversation(_sample_messages(record, sample, file), label=label, line=record.line)
 
 
-def _messages(record: Record, sample: Mapping[str, object], file: RecordedFile) -> Iterator[Record | IngestError]:
+def _sample_messages(
+    record: Record, sample: Mapping[str, object], file: RecordedFile
+) -> Iterator[Record | IngestError]:
     told: dict[str, tuple[object, Mapping[str, object]]] = {}
     for event in objects(sample, "events"):
         output = under(event, "output")
@@ -94,10 +96,10 @@ def _messages(record: Record, sample: Mapping[str, object], file: RecordedFile) 
         named = text_under(message, "tool_call_id") or text_under(message, "id")
         at, output = told.get(named, (None, {})) if named else (None, {})
         place = evolve(record, number=number, is_line=False, at=moment(at))
-        yield from parts_of(place, [_message(message, output)])
+        yield from parts_of(place, [_inspect_message(message, output)])
 
 
-def _message(told: Mapping[str, object], output: Mapping[str, object]) -> Json:
+def _inspect_message(told: Mapping[str, object], output: Mapping[str, object]) -> Json:
     role = role_of(told.get("role"))
     content = told.get("content")
     blocks = objects(told, "content")
@@ -112,11 +114,11 @@ def _message(told: Mapping[str, object], output: Mapping[str, object]) -> Json:
             calls = [chat_call(one, n) for n, one in enumerate(objects(told, "tool_calls"))]
             around = {"model": told.get("model") or output.get("model"), "usage": usage_of(output.get("usage"))}
             named = {"id": told.get("id")} if around["usage"] else {}
-            return response(said("assistant", text, calls, thoughts), {**named, **around})
-    return said(role, _content(content, blocks))
+            return response(role_message("assistant", text, calls, thoughts), {**named, **around})
+    return role_message(role, _inspect_content(content, blocks))
 
 
-def _content(content: object, blocks: list[Mapping[str, object]]) -> object:
+def _inspect_content(content: object, blocks: list[Mapping[str, object]]) -> object:
     if any(one.get("type") == "image" for one in blocks):
         return [
             {"type": "image_url", "image_url": {"url": text_under(one, "image")}}

@@ -14,8 +14,8 @@ from memory_engine.ingest.dialects import (
     parts_of,
     response,
     result,
+    role_message,
     role_of,
-    said,
     text_under,
     texts,
     under,
@@ -56,15 +56,15 @@ def lc_message(told: Mapping[str, object]) -> Json:
         case "tool":
             call_id = text_under(fields, "tool_call_id") or text_under(fields, "name")
             failed = fields.get("status") == "error"
-            return result(call_id, _content(content), name=text_under(fields, "name"), failed=failed)
+            return result(call_id, _langchain_chat_content(content), name=text_under(fields, "name"), failed=failed)
         case "assistant":
-            return _answer(fields)
-    message = said(role, _content(content))
+            return _langchain_answer(fields)
+    message = role_message(role, _langchain_chat_content(content))
     name = text_under(fields, "name")
     return {**message, "name": name} if name and role == "user" else message
 
 
-def _answer(fields: Mapping[str, object]) -> Json:
+def _langchain_answer(fields: Mapping[str, object]) -> Json:
     told = objects(fields, "tool_calls") or objects(fields, "additional_kwargs", "tool_calls")
     calls = [chat_call(one, n) for n, one in enumerate([*told, *objects(fields, "invalid_tool_calls")])]
     blocks = objects(fields, "content")
@@ -78,10 +78,10 @@ def _answer(fields: Mapping[str, object]) -> Json:
     metadata = under(fields, "response_metadata")
     model = text_under(metadata, "model_name") or text_under(metadata, "model")
     named = text_under(fields, "id") or text_under(metadata, "id")
-    return response(said("assistant", text, calls, thoughts), {"id": named, "model": model, "usage": usage})
+    return response(role_message("assistant", text, calls, thoughts), {"id": named, "model": model, "usage": usage})
 
 
-def _content(content: object) -> object:
+def _langchain_chat_content(content: object) -> object:
     """A text, or parts as chat-completions has them, where there are images among them."""
     if isinstance(content, str):
         return content

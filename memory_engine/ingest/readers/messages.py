@@ -92,7 +92,7 @@ def _shape(value: object, format: str) -> Shape | None:
             return "conversation" if isinstance(value, list) or "messages" in keys else "message"
     if is_export(value):
         return "spans"
-    if "role" in _mapping(_message(value)) or str(keys.get("object")) in _WHOLE or str(keys.get("type")) in _ITEMS:
+    if "role" in _mapping(_unwrap(value)) or str(keys.get("object")) in _WHOLE or str(keys.get("type")) in _ITEMS:
         return "message"
     if isinstance(value, list) or not keys.keys().isdisjoint(_ROWS):
         return "conversation"
@@ -116,8 +116,8 @@ def _several(
         if isinstance(record, IngestError):
             yield record
             continue
-        messages = _messages(record.value, given)
-        label = _label(record)
+        messages = _message_list(record.value, given)
+        label = _trajectory_label(record)
         if messages is None:
             wanted = "traj" if given == "tau" else "messages"
             yield IngestError(path, record.line, f"conversation {record.number} has no list of {wanted}")
@@ -128,12 +128,12 @@ def _several(
             taken.add(label)
             parts: Iterator[Record | IngestError]
             parts = (Record(value, record.line, n, False) for n, value in enumerate(messages, 1))
-            said = _around(parts, _mapping(record.value), file, record.line)
+            said = _request_and_response(parts, _mapping(record.value), file, record.line)
             yield RecordedConversation(_in_runs(said), label=label, line=record.line, strict=True)
 
 
 def _with_head(records: Iterator[Record | IngestError], file: RecordedFile) -> Iterator[Record | IngestError]:
-    return _around(records, file.head, file, 1)
+    return _request_and_response(records, file.head, file, 1)
 
 
 _SPOKEN = ("system", "instructions", "response", "choices")
@@ -144,7 +144,7 @@ _OF_REQUESTS = frozenset(
 """Keys next to messages without content that could be left out."""
 
 
-def _around(
+def _request_and_response(
     records: Iterator[Record | IngestError], head: Mapping[str, object], file: RecordedFile, line: int
 ) -> Iterator[Record | IngestError]:
     """The messages of a request, with its instructions before them, and the response to it after them."""
@@ -176,13 +176,13 @@ def _in_runs(records: Iterable[Record | IngestError]) -> Iterator[Record | Inges
     """Yield the records with their times, the items of one Responses response joined at the place of the first."""
     for is_item, run in itertools.groupby(records, key=_is_item):
         if not is_item:
-            yield from map(_told, run)
+            yield from map(_normalised_record, run)
             continue
         items = [record for record in run if isinstance(record, Record)]
         yield joined_items(items)
 
 
-def _told(record: Record | IngestError) -> Record | IngestError:
+def _normalised_record(record: Record | IngestError) -> Record | IngestError:
     """The record with the time that its message says, and with its calls as chat-completions has them."""
     if isinstance(record, IngestError) or not isinstance(record.value, dict):
         return record
@@ -196,13 +196,13 @@ def _is_item(record: Record | IngestError) -> bool:
     """Return True if a record is an item of a response, and not a whole response."""
     keys = _mapping(record.value) if isinstance(record, Record) else {}
     try:
-        is_of_responses = "object" not in keys and detection.told([keys]) == openai_responses.FORMAT
+        is_of_responses = "object" not in keys and detection.unambiguous_format([keys]) == openai_responses.FORMAT
     except InvalidMessage:
         return False
     return is_of_responses and openai_responses.is_answer(dict(keys))
 
 
-def _messages(value: object, format: str) -> list[object] | None:
+def _message_list(value: object, format: str) -> list[object] | None:
     keys = _mapping(value)
     wanted = {"auto": _ROWS, "tau": ("traj",)}.get(format, ("messages",))
     for found in (value, *map(keys.get, wanted)):
@@ -211,7 +211,7 @@ def _messages(value: object, format: str) -> list[object] | None:
     return None
 
 
-def _label(record: Record) -> str:
+def _trajectory_label(record: Record) -> str:
     """`<task_id>-<trial>` for a trajectory that says both, else its number in the file."""
     keys = _mapping(record.value)
     task, trial = keys.get("task_id"), keys.get("trial")
@@ -220,7 +220,7 @@ def _label(record: Record) -> str:
     return str(record.number)
 
 
-def _message(value: object) -> object:
+def _unwrap(value: object) -> object:
     return unwrapped(value) if isinstance(value, dict) else value
 
 

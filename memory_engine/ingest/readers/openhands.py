@@ -19,7 +19,7 @@ from memory_engine.ingest.dialects import (
     objects,
     response,
     result,
-    said,
+    role_message,
     text_under,
     texts,
     under,
@@ -92,7 +92,7 @@ class _Stream:
             case "ConversationStateUpdateEvent" if told.get("key") == "stats":
                 self._stats(told)
             case "SystemPromptEvent":
-                return said(
+                return role_message(
                     "system", texts(under(told, "system_prompt", "text") or under(told, "system_prompt", "content"))
                 )
             case "MessageEvent":
@@ -111,12 +111,12 @@ class _Stream:
         message = under(told, "llm_message")
         found = message if isinstance(message, Mapping) else {}
         role = text_under(found, "role") or ("user" if told.get("source") == "user" else "assistant")
-        content = _content(found.get("content"))
+        content = _openhands_content(found.get("content"))
         thoughts = text_under(found, "reasoning_content") or _thoughts(found)
         if role != "assistant":
-            return said(role, content or "")
+            return role_message(role, content or "")
         calls = [chat_call(one, n) for n, one in enumerate(objects(found, "tool_calls"))]
-        return self._response(said("assistant", content, calls, thoughts), told)
+        return self._response(role_message("assistant", content, calls, thoughts), told)
 
     def _action(self, told: Mapping[str, object]) -> object:
         tool_call = under(told, "tool_call")
@@ -129,7 +129,7 @@ class _Stream:
                 key: value for key, value in (action if isinstance(action, Mapping) else {}).items() if key != "kind"
             }
         thoughts = text_under(told, "reasoning_content") or _thoughts(told)
-        message = said("assistant", texts(told.get("thought")), [chat_call(its)], thoughts)
+        message = role_message("assistant", texts(told.get("thought")), [chat_call(its)], thoughts)
         return self._response(message, told)
 
     def _response(self, message: Json, told: Mapping[str, object]) -> Json:
@@ -159,7 +159,7 @@ class _Stream:
         call_id = text_under(told, "tool_call_id")
         observation = under(told, "observation")
         found = observation if isinstance(observation, Mapping) else {}
-        content = _content(found.get("content")) or text_under(found, "output")
+        content = _openhands_content(found.get("content")) or text_under(found, "output")
         content = content or text_under(told, "error") or text_under(told, "rejection_reason")
         if not content and found:
             content = "\n".join(f"{key}: {value}" for key, value in found.items() if key != "kind" and value)
@@ -175,11 +175,15 @@ class _Stream:
         args = under(told, "args")
         given = args if isinstance(args, Mapping) else {}
         if name == "system":
-            return said("system", text_under(given, "content"))
+            return role_message("system", text_under(given, "content"))
         if name == "message":
             content = text_under(given, "content") or text_under(told, "message")
             is_users = told.get("source") == "user"
-            return said("user", content) if is_users else self._old_response(said("assistant", content), told)
+            return (
+                role_message("user", content)
+                if is_users
+                else self._old_response(role_message("assistant", content), told)
+            )
         if told.get("source") != "agent" or name in _OF_CLIENT:
             return None
         metadata = under(told, "tool_call_metadata")
@@ -190,7 +194,7 @@ class _Stream:
             arguments = {key: value for key, value in given.items() if key not in _NOT_ARGUMENTS}
             asked = call(call_id, text_under(metadata, "function_name") or name, arguments)
         thought = text_under(given, "thought") or (text_under(given, "final_thought") if name == "finish" else "")
-        return self._old_response(said("assistant", thought, [asked]), told)
+        return self._old_response(role_message("assistant", thought, [asked]), told)
 
     def _written(self, metadata: object, call_id: str) -> Json | None:
         """The call as the model wrote it."""
@@ -221,7 +225,7 @@ class _Stream:
         return result(call_id, content, name=name, failed=failed)
 
 
-def _content(blocks: object) -> object:
+def _openhands_content(blocks: object) -> object:
     """Texts as one text; with images, the parts as chat-completions has them."""
     if not isinstance(blocks, list) or all(text_under(one, "type") in ("text", "") for one in blocks):
         return texts(blocks)

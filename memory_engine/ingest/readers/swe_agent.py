@@ -9,7 +9,16 @@ from memory_engine.core.events.messages import MessageOrigin
 from memory_engine.core.moments import moment, moment_of
 from memory_engine.core.recordings import Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
-from memory_engine.ingest.dialects import Json, chat_message, objects, response, said, text_under, under, usage_of
+from memory_engine.ingest.dialects import (
+    Json,
+    chat_message,
+    objects,
+    response,
+    role_message,
+    text_under,
+    under,
+    usage_of,
+)
 
 _KEPT = ("role", "content", "tool_calls", "tool_call_id", "tool_call_ids", "name", "reasoning_content")
 _DERIVED = frozenset({"history", "trajectory", "messages", "trajectory_format", "environment"})
@@ -32,7 +41,7 @@ class SweAgent:
         """One conversation for each run."""
         if "trajectory_format" in file.head:
             self._rest(file, file.head)
-            yield RecordedConversation(_read(file.records))
+            yield RecordedConversation(_read_trajectory(file.records))
             return
         for run in file.records:
             if isinstance(run, IngestError):
@@ -43,7 +52,7 @@ class SweAgent:
             history = objects(told, "history")
             messages = history if _is_whole(history, told) else [*history, *_steps(told)]
             records = (Record(dict(one), run.line, n) for n, one in enumerate(messages, 1))
-            yield RecordedConversation(_read(records), label=str(run.number) if run.is_line else "")
+            yield RecordedConversation(_read_trajectory(records), label=str(run.number) if run.is_line else "")
 
     def _rest(self, file: RecordedFile, told: Mapping[str, object]) -> None:
         for key, value in told.items():
@@ -58,11 +67,11 @@ def _is_whole(history: list[Mapping[str, object]], told: Mapping[str, object]) -
 
 def _steps(told: Mapping[str, object]) -> Iterator[Json]:
     for step in objects(told, "trajectory"):
-        yield said("assistant", text_under(step, "response") or text_under(step, "thought"))
+        yield role_message("assistant", text_under(step, "response") or text_under(step, "thought"))
         yield {"role": "user", "content": text_under(step, "observation"), "message_type": "observation"}
 
 
-def _read(records: Iterator[Record | IngestError]) -> Iterator[Record | IngestError]:
+def _read_trajectory(records: Iterator[Record | IngestError]) -> Iterator[Record | IngestError]:
     acted = has_calls = begun = False
     for record in records:
         if isinstance(record, IngestError) or not isinstance(record.value, Mapping):
@@ -72,7 +81,7 @@ def _read(records: Iterator[Record | IngestError]) -> Iterator[Record | IngestEr
         role = told.get("role")
         has_calls = has_calls or bool(told.get("tool_calls"))  # its observations are results
         is_observation = role == "user" and acted and begun and not has_calls and not told.get("is_demo")
-        value = _message(told)
+        value = _trajectory_message(told)
         at = moment_of(told) or moment_of(_extra(told))
         origin: MessageOrigin | None = None
         if role == "user":
@@ -82,7 +91,7 @@ def _read(records: Iterator[Record | IngestError]) -> Iterator[Record | IngestEr
         acted = role == "assistant"
 
 
-def _message(told: Mapping[str, object]) -> Json:
+def _trajectory_message(told: Mapping[str, object]) -> Json:
     kept = {key: told[key] for key in _KEPT if told.get(key) is not None}
     blocks = objects(told, "thinking_blocks")
     thoughts = "\n".join(filter(None, (text_under(one, "thinking") for one in blocks)))

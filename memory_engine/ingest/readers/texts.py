@@ -18,7 +18,7 @@ from memory_engine.core.lazy import regex
 from memory_engine.core.moments import moment
 from memory_engine.core.recordings import Record, RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
-from memory_engine.ingest.dialects import said
+from memory_engine.ingest.dialects import role_message
 
 _CUE = regex(r"^\s*(?:\d+:)?\d+:\d\d[.,]\d+\s+-->")
 _VOICE = regex(r"<v(?:\.[\w.]+)?\s+([^>]+)>")
@@ -99,7 +99,7 @@ def _cues(lines: list[str]) -> Iterator[Record | IngestError]:
 
 
 def _spoken_by(speaker: str, told: list[str], line: int, number: int) -> Record:
-    message = said("user", " ".join(told))
+    message = role_message("user", " ".join(told))
     return Record({**message, "name": speaker} if speaker else message, line, number, format="openai.chat", origin="")
 
 
@@ -154,21 +154,21 @@ def _of_mails(file: RecordedFile) -> Iterator[Record | IngestError]:
         if mail.get_content_maintype() == "multipart" and (attached := sum(1 for _ in mail.iter_attachments())):
             file.left_out["attachment"] += attached
         subject = str(mail.get("Subject", ""))
-        message = said("user", "\n\n".join(filter(None, (f"Subject: {subject}" if subject else "", text))))
+        message = role_message("user", "\n\n".join(filter(None, (f"Subject: {subject}" if subject else "", text))))
         key = str(mail.get("Message-ID", ""))
         yield Record(
             {**message, "name": name or address},
             1,
             number,
             format="openai.chat",
-            at=_date(mail),
+            at=_mail_date(mail),
             origin="",
             key=key,
             parent=str(mail.get("In-Reply-To", "")),
         )
 
 
-def _date(mail: EmailMessage) -> datetime | None:
+def _mail_date(mail: EmailMessage) -> datetime | None:
     found = getattr(mail.get("Date"), "datetime", None)
     return moment(to_us(found) / 1_000_000) if isinstance(found, datetime) and found.tzinfo is not None else None
 
@@ -185,7 +185,7 @@ def _aider(lines: list[str]) -> Iterator[Record | IngestError]:
             if text and kind != "started":
                 number += 1
                 origin: MessageOrigin = "client" if kind == "tool" else ""
-                message = said("assistant" if kind == "assistant" else "user", text)
+                message = role_message("assistant" if kind == "assistant" else "user", text)
                 yield Record(message, begun, number, format="openai.chat", at=at, origin=origin)
             kind, told, begun = now, [], place
         if started:

@@ -10,7 +10,17 @@ from memory_engine.core.recordings import RecordedConversation, RecordedFile
 from memory_engine.errors import IngestError
 from memory_engine.formats.detection import is_langchain
 from memory_engine.formats.values import compact
-from memory_engine.ingest.dialects import Json, chat_message, objects, role_of, said, text_under, texts, under, usage_of
+from memory_engine.ingest.dialects import (
+    Json,
+    chat_message,
+    objects,
+    role_message,
+    role_of,
+    text_under,
+    texts,
+    under,
+    usage_of,
+)
 from memory_engine.ingest.otlp import NESTED, TracedCall, conversations_of, nested, of_nested, pooled
 from memory_engine.ingest.readers.langchain import lc_message
 
@@ -36,9 +46,9 @@ class TraceExports:
                 continue
             told = record.value if isinstance(record.value, Mapping) else {}
             for one in objects(told, "observations") or [told]:
-                span = _span(one, record.line, pool)
+                span = _traced_call(one, record.line, pool)
                 if not span.asked and not span.answered:
-                    file.left_out[f"{_kind(one)} without messages"] += 1
+                    file.left_out[f"{_span_kind(one)} without messages"] += 1
                 spans.append(span)
         for found in conversations_of(spans):
             yield RecordedConversation(iter(found.records), label=found.label, line=found.line)
@@ -63,13 +73,13 @@ def _is_openinference(told: Mapping[str, object]) -> bool:
     return is_span or any(key.startswith("attributes.") for key in told)
 
 
-def _kind(told: Mapping[str, object]) -> str:
+def _span_kind(told: Mapping[str, object]) -> str:
     attributes = _attributes(told) if _is_openinference(told) else {}
     kind = told.get("run_type") or under(attributes, "openinference", "span", "kind") or told.get("type")
     return str(kind or told.get("span_kind") or "span").lower()
 
 
-def _span(told: Mapping[str, object], line: int, pool: dict[bytes, Json]) -> TracedCall:
+def _traced_call(told: Mapping[str, object], line: int, pool: dict[bytes, Json]) -> TracedCall:
     around: Mapping[str, object] = {}
     if _is_langsmith(told):
         asked, answered = _of_langsmith(told)
@@ -138,49 +148,51 @@ def _of_langsmith(told: Mapping[str, object]) -> Told:
     inputs = under(told, "inputs", "messages")
     if isinstance(inputs, list) and inputs and isinstance(inputs[0], list):
         inputs = inputs[0]
-    asked = _messages(inputs, "user") or _messages(under(told, "inputs", "input"), "user")
-    asked = asked or _messages(under(told, "inputs", "prompts"), "user")
+    asked = _messages_in(inputs, "user") or _messages_in(under(told, "inputs", "input"), "user")
+    asked = asked or _messages_in(under(told, "inputs", "prompts"), "user")
     outputs = told.get("outputs")
     generations = under(outputs, "generations")
     if isinstance(generations, list) and generations and isinstance(generations[0], list):
         generations = generations[0]
     for one in objects({"found": generations}, "found")[:1]:
-        return asked, _messages([one.get("message") or one.get("text")], "assistant")
-    return asked, _answer(outputs)
+        return asked, _messages_in([one.get("message") or one.get("text")], "assistant")
+    return asked, _output_messages(outputs)
 
 
 def _of_langfuse(told: Mapping[str, object]) -> Told:
     if str(told.get("type", "GENERATION")).upper() not in ("GENERATION", "LLM", "CHAT"):
         return [], []
     given = told.get("input")
-    asked = _messages(under(given, "messages") or given, "user")
-    return asked, _answer(told.get("output"))
+    asked = _messages_in(under(given, "messages") or given, "user")
+    return asked, _output_messages(told.get("output"))
 
 
-def _answer(outputs: object) -> list[Json]:
+def _output_messages(outputs: object) -> list[Json]:
     """The message of an output in whichever form: a text, a message, choices, or an object around one."""
     if isinstance(outputs, str | list):
-        return _messages(outputs, "assistant")
+        return _messages_in(outputs, "assistant")
     for choice in objects(outputs, "choices")[:1]:
-        return _messages([choice.get("message")], "assistant")
+        return _messages_in([choice.get("message")], "assistant")
     if isinstance(outputs, Mapping):
         for key in ("message", "output", "messages", "completion", "text"):
             if outputs.get(key):
-                return _messages(outputs[key] if isinstance(outputs[key], str | list) else [outputs[key]], "assistant")
-        return _messages([outputs], "assistant") if "content" in outputs or "role" in outputs else []
+                return _messages_in(
+                    outputs[key] if isinstance(outputs[key], str | list) else [outputs[key]], "assistant"
+                )
+        return _messages_in([outputs], "assistant") if "content" in outputs or "role" in outputs else []
     return []
 
 
-def _messages(value: object, role: str) -> list[Json]:
+def _messages_in(value: object, role: str) -> list[Json]:
     if isinstance(value, Mapping):
         value = [value] if "content" in value or "kwargs" in value else [compact(value)]
     values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    return [_message(one, role) for one in values if isinstance(one, str | Mapping) and one]
+    return [_trace_message(one, role) for one in values if isinstance(one, str | Mapping) and one]
 
 
-def _message(told: str | Mapping[str, object], role: str) -> Json:
+def _trace_message(told: str | Mapping[str, object], role: str) -> Json:
     if isinstance(told, str):
-        return said(role, told)
+        return role_message(role, told)
     if "role" not in told and (is_langchain(told) or "kwargs" in told or "lc" in told):
         message = lc_message(told)
         found = objects(message, "choices")

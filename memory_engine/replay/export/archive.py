@@ -94,7 +94,7 @@ async def export_all(
         except ThreadNotFound:  # deleted since
             continue
         with file_errors(file):
-            digest = await asyncio.to_thread(_digest, file)
+            digest = await asyncio.to_thread(_file_sha256, file)
         entries.append(ManifestEntry(record.id, file.name, digest, report.events, report.head_hash))
         reports.append(report)
         events += report.events
@@ -179,7 +179,7 @@ async def _is_there(kernel: Kernel, entry: ManifestEntry) -> bool:
 async def _taken_in(kernel: Kernel, file: Path, entry: ManifestEntry, allowed: Allowed) -> int:
     try:
         with file_errors(file):
-            digest = await asyncio.to_thread(_digest, file)
+            digest = await asyncio.to_thread(_file_sha256, file)
     except FileNotFoundError:
         raise ImportRefused(str(file), 1, "there is no such file, and the list names it") from None
     if digest != entry.sha256:
@@ -197,6 +197,6 @@ def _make(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
 
 
-def _digest(file: Path) -> str:
+def _file_sha256(file: Path) -> str:
     with open_file(file, within=file.parent) as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -95,7 +95,7 @@ async def export(  # noqa: PLR0913 - the options of an export, by keyword
     with file_errors(path), _NewFile(path, compress=is_packed, force=force) as file:
         file.write(first := line_of(header))
         async for rows in log.pages():
-            await on_thread(partial(_write, file, lines, rows))
+            await on_thread(partial(_write_rows, file, lines, rows))
             if progress is not None:
                 progress(lines.events)
         end = FileEnd(end=lines.events, hash=digest, header=header_hash(first), redacted=lines.redacted)
@@ -142,7 +142,7 @@ class Log:
         return ()
 
 
-def _write(file: "_NewFile", lines: "_Lines", rows: Sequence[StoredEvent]) -> None:
+def _write_rows(file: "_NewFile", lines: "_Lines", rows: Sequence[StoredEvent]) -> None:
     file.write(lines.of(rows))
 
 

@@ -139,7 +139,7 @@ class _Import:
 
     async def _check(self, file: LogFile, thread_id: str, head: Head) -> None:
         """Read the whole file. Raises `ThreadExists` unless the thread holds a beginning of its log, or all of it."""
-        while (batch := await _taken(file, head.seq)) is not None:
+        while (batch := await _next_batch(file, head.seq)) is not None:
             self._check_stand_ins(batch, thread_id)
             self._progress(file.seq)
             if file.seq == head.seq and file.hash != head.hash:
@@ -173,7 +173,7 @@ class _Import:
         try:
             with Made[LogFile]() as made:
                 file = await made.beside(lambda: LogFile(self._path))
-                while (batch := await _taken(file, after)) is not None:
+                while (batch := await _next_batch(file, after)) is not None:
                     if file.seq > after:
                         moved = self._moved(head, batch)
                         await self._store.commit(
@@ -223,7 +223,7 @@ async def at_rest(kernel: Kernel, thread_id: str, work: Callable[[], Awaitable[N
     await open_here.exclusively(write)
 
 
-async def _taken(file: LogFile, stop: int) -> FileBatch | None:
+async def _next_batch(file: LogFile, stop: int) -> FileBatch | None:
     """The next batch; one ends at the seq `stop`."""
     limit = min(EVENTS_MAX, stop - file.seq) if file.seq < stop else EVENTS_MAX
     return await on_thread(lambda: file.take(limit, BYTES_MAX))

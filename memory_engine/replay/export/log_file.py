@@ -423,9 +423,9 @@ def _check_chunk_ids(stored: StoredEvent) -> None:
 
 def _compact(stored: StoredEvent) -> StoredEvent:
     """The row with its JSON as the engine writes it."""
-    record = _written(stored.record) if stored.record else b""
-    return msgspec.structs.replace(stored, payload=_written(stored.payload), record=record)
+    record = _reencoded_json(stored.record) if stored.record else b""
+    return msgspec.structs.replace(stored, payload=_reencoded_json(stored.payload), record=record)
 
 
-def _written(text: bytes) -> bytes:
+def _reencoded_json(text: bytes) -> bytes:
     return msgspec.json.encode(msgspec.json.decode(text))

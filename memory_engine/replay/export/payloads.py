@@ -63,7 +63,7 @@ class PayloadWalk:
             case int() | float():
                 return self._number(value, shape, hide)
             case list():
-                items = zip(value, _items(shape, kind, len(value)), strict=True)
+                items = zip(value, _item_shapes(shape, kind, len(value)), strict=True)
                 return [self.value(item, inner, of_item, path, hide) for item, (inner, of_item) in items]
             case dict():
                 return self._mapping(value, shape, path, hide)
@@ -159,11 +159,11 @@ def _fields(shape: shapes.Type) -> dict[str, tuple[shapes.Type, FieldKind]]:
             | shapes.DataclassType(cls=cls, fields=fields)
             | shapes.TypedDictType(cls=cls, fields=fields)
         ):
-            return {one.encode_name: (one.type, _kind(cls, one.name)) for one in fields}
+            return {one.encode_name: (one.type, _field_kind(cls, one.name)) for one in fields}
     return {}
 
 
-def _kind(cls: type, name: str) -> FieldKind:
+def _field_kind(cls: type, name: str) -> FieldKind:
     """The kind of a class's field: text, unless it is known to be something else."""
     role = roles_of(cls).get(name)
     if role is not None:
@@ -172,7 +172,7 @@ def _kind(cls: type, name: str) -> FieldKind:
     return FieldKind.NAME if is_named and not cls.__module__.startswith(_OWN) else FieldKind.TEXT
 
 
-def _items(shape: shapes.Type, kind: FieldKind, count: int) -> list[tuple[shapes.Type, FieldKind]]:
+def _item_shapes(shape: shapes.Type, kind: FieldKind, count: int) -> list[tuple[shapes.Type, FieldKind]]:
     """The shape and the kind of each item of a list, which is in a field of this kind."""
     known: list[tuple[shapes.Type, FieldKind]] = []
     match shape:
@@ -181,11 +181,11 @@ def _items(shape: shapes.Type, kind: FieldKind, count: int) -> list[tuple[shapes
         case shapes.TupleType(item_types=types):
             known = [(inner, kind) for inner in types]
         case shapes.StructType(cls=cls, fields=fields, array_like=True, tag=tag):
-            known = [(one.type, _kind(cls, one.name)) for one in fields]
+            known = [(one.type, _field_kind(cls, one.name)) for one in fields]
             if tag is not None:
                 known.insert(0, (shapes.LiteralType((tag,)), FieldKind.ID))
         case shapes.NamedTupleType(cls=cls, fields=fields):
-            known = [(one.type, _kind(cls, one.name)) for one in fields]
+            known = [(one.type, _field_kind(cls, one.name)) for one in fields]
     return [*known, *[(_OPEN, FieldKind.TEXT)] * count][:count]
 
 
@@ -193,10 +193,10 @@ def _option(shape: shapes.Type, value: object) -> shapes.Type:
     """The shape of a value: that of its field, or the one of several that it has; anything where it has none."""
     options = shape.types if isinstance(shape, shapes.UnionType) else (shape,)
     bare = (one.type if isinstance(one, shapes.Metadata) else one for one in options)
-    return next((one for one in bare if _fits(one, value)), _OPEN)
+    return next((one for one in bare if _fits_shape(one, value)), _OPEN)
 
 
-def _fits(shape: shapes.Type, value: object) -> bool:
+def _fits_shape(shape: shapes.Type, value: object) -> bool:
     match value:
         case str():
             return _holds_text(shape, value)
@@ -226,11 +226,11 @@ def chunk_without(chunk: Chunk, walk: PayloadWalk, hide: Hide, is_told: Callable
     """A chunk in its event's form, redacted by `walk` already. A summary loses lines about hidden ones."""
     return msgspec.structs.replace(
         chunk,
-        content=_content(chunk.content, walk, hide),
-        calls=tuple(_call(call, walk, hide) for call in chunk.calls),
+        content=_scrubbed_content(chunk.content, walk, hide),
+        calls=tuple(_scrubbed_call(call, walk, hide) for call in chunk.calls),
         lines=tuple(line_without(line, walk, Hide.TEXTS if hide or is_told(line) else hide) for line in chunk.lines),
-        label=_label(chunk.label, walk, hide),
-        name=_name(chunk.name, walk),
+        label=_scrubbed_label(chunk.label, walk, hide),
+        name=_scrubbed_name(chunk.name, walk),
         status=walk.text(chunk.status, FieldKind.STATUS, hide),
         native=walk.text(chunk.native, FieldKind.JSON, hide),
         call_id=_id(chunk.call_id, walk),
@@ -244,13 +244,13 @@ def line_without(line: SummaryLine, walk: PayloadWalk, hide: Hide) -> SummaryLin
     return SummaryLine(line.section, walk.text(line.text, FieldKind.TEXT, hide), sources)
 
 
-def _content(content: Content, walk: PayloadWalk, hide: Hide) -> Content:
+def _scrubbed_content(content: Content, walk: PayloadWalk, hide: Hide) -> Content:
     if isinstance(content, str):
         return walk.text(content, FieldKind.TEXT, hide)
-    return tuple(_part(part, walk, hide) for part in content)
+    return tuple(_scrubbed_part(part, walk, hide) for part in content)
 
 
-def _part(part: Part, walk: PayloadWalk, hide: Hide) -> Part:
+def _scrubbed_part(part: Part, walk: PayloadWalk, hide: Hide) -> Part:
     texts = {
         name: walk.text(getattr(part, name), FieldKind.TEXT, hide)
         for name in part.__struct_fields__
@@ -260,7 +260,7 @@ def _part(part: Part, walk: PayloadWalk, hide: Hide) -> Part:
     return msgspec.structs.replace(part, **texts, **ids)
 
 
-def _call(call: ToolCall, walk: PayloadWalk, hide: Hide) -> ToolCall:
+def _scrubbed_call(call: ToolCall, walk: PayloadWalk, hide: Hide) -> ToolCall:
     return msgspec.structs.replace(
         call,
         id=_id(call.id, walk),
@@ -274,14 +274,14 @@ def _id(text: str, walk: PayloadWalk) -> str:
     return walk.renamed.get(text) or walk.text(text, FieldKind.ID, Hide.MATCHES)
 
 
-def _label(label: str, walk: PayloadWalk, hide: Hide) -> str:
+def _scrubbed_label(label: str, walk: PayloadWalk, hide: Hide) -> str:
     """A label is a name or an id that the event has, or words."""
     if label in walk.renamed:
         return walk.renamed[label]
     return label if label in walk.kept else walk.text(label, FieldKind.TEXT, hide)
 
 
-def _name(name: str, walk: PayloadWalk) -> str:
+def _scrubbed_name(name: str, walk: PayloadWalk) -> str:
     """A chunk's name, which is often made of a name in the event: `environment:weather`."""
     for old, new in walk.renamed.items():
         if name == old or name.endswith(f":{old}"):

@@ -27,13 +27,13 @@ STAND_IN = "[redacted]"
 """The stand-in for a text of any length."""
 
 
-def _names(value: Sequence[str] | str) -> tuple[str, ...]:
+def _names_tuple(value: Sequence[str] | str) -> tuple[str, ...]:
     if isinstance(value, str):
         raise InvalidRedaction(value, "give a list, also of one")
     return tuple(value)
 
 
-def _numbers(value: Sequence[int]) -> tuple[int, ...]:
+def _numbers_tuple(value: Sequence[int]) -> tuple[int, ...]:
     return tuple(value)
 
 
@@ -69,10 +69,10 @@ class Redaction:
     `InvalidRedaction`.
     """
 
-    fields: tuple[str, ...] = field(default=(), converter=_names, validator=_check_names)
-    types: tuple[str, ...] = field(default=(), converter=_names, validator=_check_names)
-    patterns: tuple[str, ...] = field(default=(), converter=_names, validator=_check_patterns)
-    seqs: tuple[int, ...] = field(default=(), converter=_numbers)
+    fields: tuple[str, ...] = field(default=(), converter=_names_tuple, validator=_check_names)
+    types: tuple[str, ...] = field(default=(), converter=_names_tuple, validator=_check_names)
+    patterns: tuple[str, ...] = field(default=(), converter=_names_tuple, validator=_check_patterns)
+    seqs: tuple[int, ...] = field(default=(), converter=_numbers_tuple)
     forgotten: bool = True
 
     def told(self) -> Redacted:
@@ -287,12 +287,12 @@ def _usual_sources(event: Event) -> Iterator[tuple[Source, object]]:
     """The values of fields without a declared role, known by their usual names, as plug-ins may have them."""
     roles = roles_of(type(event))
     if "sources" not in roles:
-        yield from ((Source.EVENT, one) for one in _texts(getattr(event, "sources", ())))
+        yield from ((Source.EVENT, one) for one in _texts_in_field(getattr(event, "sources", ())))
     if "drawn_from" not in roles:
         yield from ((Source.SEQ, one) for one in _numbers_in(getattr(event, "drawn_from", ())))
 
 
-def _texts(value: object) -> tuple[str, ...]:
+def _texts_in_field(value: object) -> tuple[str, ...]:
     """The texts of a field that an event of a stranger may hold anything in."""
     return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list | tuple) else ()
 

@@ -80,11 +80,11 @@ class Change:
         if isinstance(self.edits, EDITS):
             raise InvalidChange("edits", f"put the {type(self.edits).__name__} into a list")
         for edit in self.edits:
-            _check("edits", edit, isinstance(edit, EDITS), "a SkipEvent, a ReplaceEvent or an InsertEvent")
+            _check_value("edits", edit, isinstance(edit, EDITS), "a SkipEvent, a ReplaceEvent or an InsertEvent")
         given = self.policy
-        _check("policy", given, given is None or isinstance(given, CompactionPolicy), "a CompactionPolicy")
+        _check_value("policy", given, given is None or isinstance(given, CompactionPolicy), "a CompactionPolicy")
         asked = self.compactor
-        _check("compactor", asked, asked is None or hasattr(asked, "compact"), "a compactor, not its name")
+        _check_value("compactor", asked, asked is None or hasattr(asked, "compact"), "a compactor, not its name")
         if asked is not None:
             checked_compactor(asked)
 
@@ -96,7 +96,7 @@ class Change:
         return ", ".join(parts)
 
 
-def _check(what: str, value: object, fits: object, wanted: str) -> None:
+def _check_value(what: str, value: object, fits: object, wanted: str) -> None:
     if not fits:
         raise InvalidChange(f"{what} {value!r}", f"it is {wanted} that is wanted")
 
@@ -157,7 +157,7 @@ async def try_change(thread: ThreadHandle, change: Change, *, progress: VerifyPr
 
     Raises what `what_if` raises, except `ThreadExists` and `ReadOnly`.
     """
-    return await _tried(thread, _checked(change), "", progress)
+    return await _tried(thread, _checked_change(change), "", progress)
 
 
 async def what_if(
@@ -168,7 +168,7 @@ async def what_if(
     See `Replay.what_if` for the errors; then there is no fork, though after 20,000 events it may count as deleted.
     """
     begun = time.perf_counter()
-    kernel, change = thread.kernel, _checked(change)
+    kernel, change = thread.kernel, _checked_change(change)
     if kernel.config.read_only:
         raise ReadOnly("the fork of a what-if")
     fork_id = fork_id or kernel.new_id()
@@ -187,8 +187,8 @@ async def what_if(
     )
 
 
-def _checked(change: Change) -> Change:
-    _check("the change", change, isinstance(change, Change), "a Change, such as Change(edits=[SkipEvent(3)]),")
+def _checked_change(change: Change) -> Change:
+    _check_value("the change", change, isinstance(change, Change), "a Change, such as Change(edits=[SkipEvent(3)]),")
     return change
 
 

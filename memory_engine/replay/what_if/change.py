@@ -61,10 +61,10 @@ class Script:
         for edit in edits:
             match edit:
                 case InsertEvent(after=after, event=event):
-                    _check("inserting after", after, 0, upto)
+                    _check_seq_range("inserting after", after, 0, upto)
                     inserted.setdefault(after, []).append(event if isinstance(event, NewEvent) else NewEvent(event))
                 case SkipEvent(seq=seq) | ReplaceEvent(seq=seq):
-                    _check("skipping" if isinstance(edit, SkipEvent) else "replacing", seq, 1, upto)
+                    _check_seq_range("skipping" if isinstance(edit, SkipEvent) else "replacing", seq, 1, upto)
                     if seq in skipped or seq in replaced:
                         raise InvalidChange(f"event {seq}", "two edits skip or replace it; give one")
                     if isinstance(edit, SkipEvent):
@@ -79,7 +79,7 @@ class Script:
         return seq in self.skipped or seq in self.replaced
 
 
-def _check(what: str, seq: int, least: int, upto: int) -> None:
+def _check_seq_range(what: str, seq: int, least: int, upto: int) -> None:
     if not least <= seq <= upto:
         raise InvalidChange(f"{what} event {seq}", f"the log has the seqs {least} to {upto}")
 

@@ -87,7 +87,7 @@ def _chunk(places: Places, value: object, _seq: int) -> object:
     return places.chunk(value) if isinstance(value, str) else value
 
 
-def _seq(places: Places, value: object, _own: int) -> object:
+def _moved_seq(places: Places, value: object, _own: int) -> object:
     return places.seq(value) if isinstance(value, int) else value
 
 
@@ -99,7 +99,7 @@ def _bound(places: Places, value: object, _own: int) -> object:
 def _counted_back(places: Places, value: object, own: int) -> object:
     """A seq, or (negative) how many before the event's own: unchanged while that still leads to the same event."""
     if not isinstance(value, int) or value >= 0:
-        return _seq(places, value, own)
+        return _moved_seq(places, value, own)
     if own == 0:
         return value
     there = places.seq(own + value)
@@ -110,7 +110,7 @@ def _fact(places: Places, value: object, _seq: int) -> object:
     return places.fact(value) if isinstance(value, str) else value
 
 
-def _number(places: Places, value: object, _seq: int) -> object:
+def _moved_number(places: Places, value: object, _seq: int) -> object:
     return places.number(value) if isinstance(value, str) else value
 
 
@@ -120,11 +120,11 @@ def _unchecked(_places: Places, _value: object, _seq: int) -> object:
 
 
 _REFER: Mapping[Reference, Refer] = {
-    Reference.CHUNK: _chunk, Reference.FACT: _fact, Reference.SEQ: _seq, Reference.WRITTEN: _number,
+    Reference.CHUNK: _chunk, Reference.FACT: _fact, Reference.SEQ: _moved_seq, Reference.WRITTEN: _moved_number,
     Reference.BACK: _counted_back, Reference.BOUND: _bound, Reference.SEEN: _unchecked,
 }  # fmt: skip
 _USUAL: Mapping[str, Refer] = {
-    "chunk_id": _chunk, "chunk_ids": _chunk, "seq": _seq, "seqs": _seq, "drawn_from": _seq,
+    "chunk_id": _chunk, "chunk_ids": _chunk, "seq": _moved_seq, "seqs": _moved_seq, "drawn_from": _moved_seq,
 }  # fmt: skip
 """The names of such fields in events of plug-ins."""
 
