@@ -69,7 +69,7 @@ class EmbeddedCompactor:
         if not EmbeddedCompactor._is_warm:
             await asyncio.to_thread(_warm)
             EmbeddedCompactor._is_warm = True
-        return CompactionResult(lines=await in_slices(_lines(chunks, context), context.pause))
+        return CompactionResult(lines=await in_slices(_extracted_lines(chunks, context), context.pause))
 
 
 def _warm() -> None:
@@ -77,7 +77,7 @@ def _warm() -> None:
     extractor.extract([Entry(id="", kind="user", text="But if it was sent, I will call. Was it? Done.")], 400)
 
 
-def _lines(chunks: Sequence[Chunk], context: CompactionContext) -> Steps[tuple[SummaryLine, ...]]:
+def _extracted_lines(chunks: Sequence[Chunk], context: CompactionContext) -> Steps[tuple[SummaryLine, ...]]:
     """Extract the lines, measured as the engine counts tokens; if none is short enough, return a line saying so."""
     entries: list[Entry] = []
     for chunk in chunks:

@@ -151,11 +151,11 @@ def grouped_entries(chunks: Sequence[Chunk], context: CompactionContext) -> list
             together[-1] = sorted([*together[-1], *atom.positions])
         else:
             together.append(list(atom.positions))
-    return groups + [[_entry(told[n], heads, context) for n in positions] for positions in together]
+    return groups + [[_history_entry(told[n], heads, context) for n in positions] for positions in together]
 
 
-def _entry(chunk: Chunk, heads: Mapping[str, str], context: CompactionContext) -> HistoryEntry:
-    text, at = _text(chunk, heads.get(chunk.id, "")), context.recorded_at.get(chunk.id, "")
+def _history_entry(chunk: Chunk, heads: Mapping[str, str], context: CompactionContext) -> HistoryEntry:
+    text, at = _entry_text(chunk, heads.get(chunk.id, "")), context.recorded_at.get(chunk.id, "")
     return HistoryEntry(type=chunk.type, text=text, at=at, sources=(chunk.id,))
 
 
@@ -167,11 +167,11 @@ def _heads(chunks: Sequence[Chunk]) -> dict[str, str]:
         asked.update((call.id, call) for call in chunk.calls)
         call = asked.get(chunk.call_id)
         if call is not None:
-            heads[chunk.id] = f"{call.id}: {call.name}({_within(call.arguments, ARGUMENTS_CHARS_MAX)})"
+            heads[chunk.id] = f"{call.id}: {call.name}({_head_and_tail(call.arguments, ARGUMENTS_CHARS_MAX)})"
     return heads
 
 
-def _text(chunk: Chunk, head: str) -> str:
+def _entry_text(chunk: Chunk, head: str) -> str:
     """The text of a chunk, with its speaker and the calls it makes or answers."""
     if chunk.lines:
         return render_lines(chunk.lines, title=False)
@@ -214,10 +214,10 @@ def fitted(
 def shortened(text: str, tokens: int, count: Callable[[str], int] = recorded_tokens) -> str:
     """The text, or its head and tail in about that many tokens, saying how much is left out."""
     size = count(text)
-    return text if size <= tokens else _within(text, max(len(text) * tokens // size, 1))
+    return text if size <= tokens else _head_and_tail(text, max(len(text) * tokens // size, 1))
 
 
-def _within(text: str, chars: int) -> str:
+def _head_and_tail(text: str, chars: int) -> str:
     """The text, or its head and tail with `chars` characters together, saying how much is left out."""
     if len(text) <= chars:
         return text
@@ -236,7 +236,7 @@ def render_input(
     lines = ["<context>"]
     lines += [
         f"  <{name}>{escaped(shortened(text, part_tokens_max, count))}</{name}>"
-        for name, text in _parts(context, entries)
+        for name, text in _context_elements(context, entries)
     ]
     lines += ["</context>", "", "<working_history_to_compact>"]
     for index, entry in enumerate(entries, start=1):
@@ -246,7 +246,7 @@ def render_input(
     return "\n".join([*lines, "</working_history_to_compact>"])
 
 
-def _parts(context: CompactionContext, entries: Sequence[HistoryEntry]) -> Iterator[tuple[str, str]]:
+def _context_elements(context: CompactionContext, entries: Sequence[HistoryEntry]) -> Iterator[tuple[str, str]]:
     """The elements of the context in order: three always, the others where they say something."""
     yield "task_goal", context.task_goal
     yield "progress_summary", context.progress_summary

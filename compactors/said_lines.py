@@ -22,17 +22,17 @@ async def said_lines(chunks: Sequence[Chunk], context: CompactionContext, room: 
 
     Whole messages where they fit `room` (estimated tokens), else the sentences worth most. Each line cites its chunk.
     """
-    held = sorted({_plain(text) for text in context.brief} - {""}, key=len, reverse=True)
+    held = sorted({_one_spaced(text) for text in context.brief} - {""}, key=len, reverse=True)
     everything = " ".join(held)
     earlier = [
         line
         for line in context.earlier
-        if line.section == SAID and _plain(line.text.partition(": ")[2]) not in everything
+        if line.section == SAID and _one_spaced(line.text.partition(": ")[2]) not in everything
     ]
     spoken = [chunk for chunk in chunks if chunk.type in SPOKEN and chunk.status != RECALLED]
-    rest = {chunk.id: _without(_plain(chunk.text), held) for chunk in spoken}
+    rest = {chunk.id: _remove_statements(_one_spaced(chunk.text), held) for chunk in spoken}
     spoken = [replace(chunk, content=rest[chunk.id]) for chunk in spoken if rest[chunk.id]]
-    whole = [_line(chunk, f"{_speaker(chunk)}: {rest[chunk.id]}", (chunk.id,)) for chunk in spoken]
+    whole = [_spoken_line(chunk, f"{_speaker(chunk)}: {rest[chunk.id]}", (chunk.id,)) for chunk in spoken]
     if _tokens([*earlier, *whole]) <= room:
         return [*earlier, *whole]
     kept = _newest(earlier, room // 2)
@@ -41,27 +41,29 @@ async def said_lines(chunks: Sequence[Chunk], context: CompactionContext, room: 
     found = await in_slices(extractor.extracting(entries, room, size=utf8_length), context.pause)
     by_id = {chunk.id: chunk for chunk in spoken}
     place = {chunk_id: n for n, chunk_id in enumerate(by_id)}
-    lines = [_line(by_id[line.sources[0]], line.text, line.sources) for line in found if line.sources[0] in by_id]
+    lines = [
+        _spoken_line(by_id[line.sources[0]], line.text, line.sources) for line in found if line.sources[0] in by_id
+    ]
     return [*kept, *sorted(lines, key=lambda line: place[line.sources[0]])]
 
 
-def _plain(text: str) -> str:
+def _one_spaced(text: str) -> str:
     return " ".join(text.split())
 
 
-def _words(line: SummaryLine) -> str:
+def _spoken_words(line: SummaryLine) -> str:
     """Return a line without its speaker."""
-    return _plain(line.text.partition(": ")[2]) or line.text
+    return _one_spaced(line.text.partition(": ")[2]) or line.text
 
 
-def _without(text: str, held: Sequence[str]) -> str:
+def _remove_statements(text: str, held: Sequence[str]) -> str:
     """Return a text without the statements that are kept elsewhere."""
     for statement in held:
         text = text.replace(statement, " ")
-    return _plain(text) if any(map(str.isalnum, text)) else ""
+    return _one_spaced(text) if any(map(str.isalnum, text)) else ""
 
 
-def _line(chunk: Chunk, text: str, sources: tuple[str, ...]) -> SummaryLine:
+def _spoken_line(chunk: Chunk, text: str, sources: tuple[str, ...]) -> SummaryLine:
     """Build a line of a person's words; a parent agent's words are not a person's."""
     return SummaryLine(SAID if chunk.type in PEOPLE else "key_information", text, sources)
 

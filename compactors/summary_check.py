@@ -37,7 +37,7 @@ def tokens_min(chunks: Sequence[Chunk], budget_tokens: int) -> int:
 
     People's words do not count: they are kept without the model.
     """
-    told = (_told(chunk) for chunk in chunks if chunk.type not in SPOKEN)
+    told = (_chunk_with_calls(chunk) for chunk in chunks if chunk.type not in SPOKEN)
     words = recorded_tokens(" ".join({word for text in told for word in COMPOUND_WORD.findall(text.casefold())}))
     least = min(max(words * UNDER, min(TOKENS_MIN, words / 4)), budget_tokens * UNDER_BUDGET)
     return math.ceil(least)
@@ -71,7 +71,7 @@ def _open(chunks: Sequence[Chunk]) -> Iterator[tuple[SummaryLine, str]]:
     for chunk in chunks:
         for call in chunk.calls:
             if call.id not in answered:
-                yield SummaryLine("next_steps", f"{_call(call)} …", (chunk.id,)), call.name
+                yield SummaryLine("next_steps", f"{_call_label(call)} …", (chunk.id,)), call.name
         if chunk.type == ChunkType.TODO_ITEM and chunk.status != "completed":
             yield SummaryLine("next_steps", f"[ ] {chunk.text}", (chunk.id,)), chunk.text
 
@@ -88,12 +88,12 @@ def _failures(chunks: Sequence[Chunk], cited: Collection[str]) -> list[SummaryLi
         key = call.name, call.arguments
         found.pop(key, None)
         if chunk.status == "failed" and chunk.id not in cited:
-            text = f"{_call(call)} {CROSS} {shortened(' '.join(chunk.text.split()), TOLD_TOKENS)}"
+            text = f"{_call_label(call)} {CROSS} {shortened(' '.join(chunk.text.split()), TOLD_TOKENS)}"
             found[key] = SummaryLine("attempted_approaches", text, (caller.id, chunk.id))
     return list(reversed(found.values()))[:FAILURES_MAX]
 
 
-def _call(call: ToolCall) -> str:
+def _call_label(call: ToolCall) -> str:
     return f"{call.name}({shortened(call.arguments, TOLD_TOKENS)})"
 
 
@@ -168,7 +168,7 @@ def derived_numbers(chunks: Sequence[Chunk]) -> list[int]:
     return sorted(found)
 
 
-def _told(chunk: Chunk) -> str:
+def _chunk_with_calls(chunk: Chunk) -> str:
     return "\n".join([chunk.text, *(f"{call.name} {call.arguments}" for call in chunk.calls)])
 
 
@@ -180,10 +180,12 @@ def grounded(claims: Sequence[Claim], texts: Sequence[str]) -> list[Claim]:
     any entry stays unchanged: without citations it may come from all.
     """
     entries = [_marks(text) for text in texts]
-    return [Claim(one.section, one.text, _sources(_marks(one.text), one.cites, entries)) for one in claims]
+    return [Claim(one.section, one.text, _line_sources(_marks(one.text), one.cites, entries)) for one in claims]
 
 
-def _sources(marks: Collection[str], cites: tuple[int, ...], entries: Sequence[Collection[str]]) -> tuple[int, ...]:
+def _line_sources(
+    marks: Collection[str], cites: tuple[int, ...], entries: Sequence[Collection[str]]
+) -> tuple[int, ...]:
     held = {mark for n in cites for mark in entries[n] if mark in marks}
     values = {mark for mark in marks if _has_digit(mark) and mark not in held}
     added = [n for n, entry in enumerate(entries) if not values.isdisjoint(entry)]

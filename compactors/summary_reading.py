@@ -63,7 +63,7 @@ def read_summary(answer: str, sources: Sequence[tuple[str, ...]]) -> tuple[Summa
 def read_claims(answer: str, entries: int) -> list[Claim]:
     """The lines of the known sections, as `read_summary` reads them, with their citations among a number of entries."""
     claims = []
-    for section, item in _items(answer):
+    for section, item in _section_items(answer):
         text, cites = _cited(item, entries)
         if text and text not in _PLACEHOLDERS and not _NOTHING.fullmatch(text):
             claims.append(Claim(section, text, cites))
@@ -77,7 +77,7 @@ def as_line(claim: Claim, sources: Sequence[tuple[str, ...]]) -> SummaryLine:
     return SummaryLine(section=claim.section, text=claim.text, sources=tuple(known))
 
 
-def _items(answer: str) -> Iterator[tuple[str, str]]:
+def _section_items(answer: str) -> Iterator[tuple[str, str]]:
     """Each bullet or paragraph with its section; text before the first known section is left out."""
     section, level, fenced = "", 3, False
     parts: list[str] = []
@@ -100,9 +100,9 @@ def _items(answer: str) -> Iterator[tuple[str, str]]:
             elif section and depth <= level:
                 section = _OTHER
         elif section and bullet is not None:
-            parts = [_plain(bullet["text"])]
+            parts = [_clean_line(bullet["text"])]
         elif section and not ends:
-            parts.append(_plain(line))
+            parts.append(_clean_line(line))
 
 
 @cache
@@ -123,7 +123,7 @@ def _heading(line: str) -> tuple[str, int, str] | None:
         title = re.sub(r"[^\w\s]", " ", re.sub(rf"^\W*{_NUMBERED}", "", found["title"]))
         return section_of.get(" ".join(title.split()).casefold(), ""), len(found["level"]), ""
     if found := in_bold.fullmatch(line):
-        return section_of[found["title"].casefold()], 3, _plain(found["rest"])
+        return section_of[found["title"].casefold()], 3, _clean_line(found["rest"])
     if found := alone.fullmatch(line):
         return section_of[found["title"].casefold()], 3, ""
     return None
@@ -136,7 +136,7 @@ def _without_thought(answer: str) -> str:
     return answer if found is None else answer[: found.start()] + answer[found.end() :]
 
 
-def _plain(text: str) -> str:
+def _clean_line(text: str) -> str:
     return " ".join(text.replace("\x00", "\ufffd").split())
 
 

@@ -288,7 +288,7 @@ class WorkingHistoryCompactor:
         if faults:
             again = [*messages, *told_again(completion.text, faults, tokens)]
             found = await self._asked_again(again, found, entries, work)
-        kept = _kept(found)
+        kept = _verified_lines(found)
         if not kept or _tokens(found) < least:
             raise CompactorFailed(self.name, INCOMPLETE, " ".join(faults), work.usage)
         work.lines += kept
@@ -303,8 +303,8 @@ class WorkingHistoryCompactor:
             work.usage = work.usage.plus(error.usage)
             return first
         second = await self._examined(read_claims(completion.text, len(entries)), entries, work)
-        less = min(tokens_of(_kept(first)), work.least)
-        return second if tokens_of(_kept(second)) > less else first
+        less = min(tokens_of(_verified_lines(first)), work.least)
+        return second if tokens_of(_verified_lines(second)) > less else first
 
     async def _ask(self, messages: Sequence[Message], work: _Summarising) -> Completion:
         counted = sum(work.context.count(str(message["content"])) for message in messages)
@@ -352,7 +352,7 @@ class WorkingHistoryCompactor:
 _OF_CALLS = frozenset({ChunkType.AGENT_ACTION, ChunkType.ACTION_RESULT, ChunkType.ERROR})
 
 
-def _kept(examined: _Examined) -> list[SummaryLine]:
+def _verified_lines(examined: _Examined) -> list[SummaryLine]:
     """The lines that made nothing up."""
     return [line for line, invented in examined if not invented]
 

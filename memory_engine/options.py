@@ -89,7 +89,7 @@ _NOW = {"compact_model": "compact", "memory_model": "memory"}
 """What is called otherwise in `Models`."""
 
 
-def chosen(models: Models | None, parts: Parts | None, older: Mapping[str, object]) -> OlderOptions:
+def merge_options(models: Models | None, parts: Parts | None, older: Mapping[str, object]) -> OlderOptions:
     """All that was given, by its older names. Raises `InvalidArgument` for what is given twice or lacks a part."""
     found: dict[str, object] = {}
     for name in OlderOptions.__annotations__:
@@ -100,14 +100,14 @@ def chosen(models: Models | None, parts: Parts | None, older: Mapping[str, objec
         if is_given and name in older:
             raise InvalidArgument(name, older[name], f"it is in {place}={kind.__name__}({now}=…) too; give it once")
         if is_given or name in older:
-            found[name] = _checked(name, value if is_given else older[name])
+            found[name] = _checked_part(name, value if is_given else older[name])
     unknown = sorted(older.keys() - OlderOptions.__annotations__.keys())
     if unknown:
         raise TypeError(f"open() got an unexpected keyword argument {unknown[0]!r}")
     return cast("OlderOptions", found)
 
 
-def _checked(what: str, part: object) -> object:
+def _checked_part(what: str, part: object) -> object:
     """The part, if it can do what it is for, or is a model's name. Raises `InvalidArgument`."""
     names = _NEEDED.get(what, ())
     is_name = isinstance(part, str) and part and names is _MODEL

@@ -100,7 +100,7 @@ class OpenTelemetry:
         names = self._names
         for name, value in said.items():
             if value is not None and value != "" and name in names:
-                attributes[names[name]] = value if isinstance(value, str | int | float) else _text(value)
+                attributes[names[name]] = value if isinstance(value, str | int | float) else _json_text(value)
 
     def correlation_id(self) -> str:
         """The id of the trace around, in hex; empty for none."""
@@ -166,5 +166,5 @@ class OperationSpan:
             self._probe.unsaid.add(unsaid)
 
 
-def _text(value: object) -> str:
+def _json_text(value: object) -> str:
     return json.dumps(as_data(value), ensure_ascii=False, default=str)

@@ -171,10 +171,10 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
 
     async def opened() -> Engine:
         checked_type("config", config, EngineConfig, give="an EngineConfig")
-        given: OlderOptions = options.chosen(models, parts, older) if models or parts or older else {}
+        given: OlderOptions = options.merge_options(models, parts, older) if models or parts or older else {}
         probed = _watching(given.get("probe"), mask)
         model = _behind(_model(given.get("compact_model")), probed, mask)
-        taken = _checked([*_builtin(), *_given(plugins, entry_points), *_asked_first(compactor, model)])
+        taken = _checked_plugins([*_builtin(), *_given(plugins, entry_points), *_asked_first(compactor, model)])
         place = checked_path("path", path) if isinstance(path, str | os.PathLike) else _checked_store(path)
         sources = _Sources(
             counter=given.get("tokens") or EstimatedTokens(),
@@ -248,7 +248,7 @@ def _given(plugins: Sequence[Plugin], entry_points: bool) -> Sequence[Plugin]:
     return [*(installed_plugins() if entry_points else ()), *given]
 
 
-def _checked(plugins: Sequence[Plugin]) -> Sequence[Plugin]:
+def _checked_plugins(plugins: Sequence[Plugin]) -> Sequence[Plugin]:
     """The plug-ins, if each of their compactors can compact: said before any file is made."""
     for compactor in (compactor for plugin in plugins for compactor, _ in plugin.compactors):
         assignment.checked_compactor(compactor)
@@ -259,11 +259,11 @@ def model_compactor(model: "str | LanguageModel") -> "Compactor":
     """A compactor that asks a model, given by litellm name or as an object: what `compact_model` uses."""
     from memory_engine.compactors.working_history import WorkingHistoryCompactor
 
-    return WorkingHistoryCompactor(_named(model) if isinstance(model, str) else model)
+    return WorkingHistoryCompactor(_litellm_model(model) if isinstance(model, str) else model)
 
 
 def _model(given: "str | LanguageModel | None") -> "LanguageModel | None":
-    return _named(given) if isinstance(given, str) else given
+    return _litellm_model(given) if isinstance(given, str) else given
 
 
 def _watching(probe: Probe | None, mask: Mask | None) -> Probe | None:
@@ -282,7 +282,7 @@ def _behind(model: "LanguageModel | None", probe: Probe | None, mask: Mask | Non
     return base.masked_model(ProbedModel(model, probe), mask)
 
 
-def _named(name: str) -> "LanguageModel":
+def _litellm_model(name: str) -> "LanguageModel":
     """The model of a litellm name. Its adapter loads only where an option of `open` needs it."""
     from memory_engine.llm.litellm import LiteLLM
 

@@ -36,12 +36,12 @@ _TYPES: Mapping[str, ChunkType] = {
 
 def reduce_user_message(_view: StateView, event: UserMessage, ctx: ReduceContext) -> Reduction:
     """A message of the user role, at the end of the working flow, as a chunk whose type says who wrote it."""
-    return appended(_said(ctx, _TYPES[event.origin], event, event.name))
+    return appended(_message_chunk(ctx, _TYPES[event.origin], event, event.name))
 
 
 def reduce_parent_agent_message(_view: StateView, event: ParentAgentMessage, ctx: ReduceContext) -> Reduction:
     """A parent agent's message: to this agent, it speaks as a person does."""
-    return appended(_said(ctx, ChunkType.PARENT_MESSAGE, event, event.agent_id))
+    return appended(_message_chunk(ctx, ChunkType.PARENT_MESSAGE, event, event.agent_id))
 
 
 def reduce_llm_text_response(_view: StateView, event: LlmTextResponse, ctx: ReduceContext) -> Reduction:
@@ -134,17 +134,17 @@ def reduce_llm_clarification(_view: StateView, event: LlmClarification, ctx: Red
 
 def reduce_tool_result(_view: StateView, event: ToolResult, ctx: ReduceContext) -> Reduction:
     """A tool's answer, whole or a piece of it."""
-    return appended(_result(ctx, event, event.name, event.native))
+    return appended(_result_chunk(ctx, event, event.name, event.native))
 
 
 def reduce_skill_result(_view: StateView, event: SkillResult, ctx: ReduceContext) -> Reduction:
     """A skill's answer."""
-    return appended(_result(ctx, event, event.name))
+    return appended(_result_chunk(ctx, event, event.name))
 
 
 def reduce_subagent_result(_view: StateView, event: SubagentResult, ctx: ReduceContext) -> Reduction:
     """A sub-agent's answer."""
-    return appended(_result(ctx, event, event.agent_id))
+    return appended(_result_chunk(ctx, event, event.agent_id))
 
 
 def reduce_tool_error(_view: StateView, event: ToolError, ctx: ReduceContext) -> Reduction:
@@ -167,11 +167,11 @@ def reduce_system_error(_view: StateView, event: SystemFailure, ctx: ReduceConte
     return appended(_error(ctx, event.content, "", event.code))
 
 
-def _said(ctx: ReduceContext, type: ChunkType, event: UserMessage | ParentAgentMessage, label: str) -> Chunk:
+def _message_chunk(ctx: ReduceContext, type: ChunkType, event: UserMessage | ParentAgentMessage, label: str) -> Chunk:
     return Chunk(id=ctx.new_id(), type=type, content=event.content, label=label, native=event.native)
 
 
-def _result(
+def _result_chunk(
     ctx: ReduceContext, event: ToolResult | SkillResult | SubagentResult, label: str, native: str = ""
 ) -> Chunk:
     return Chunk(

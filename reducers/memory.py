@@ -158,15 +158,15 @@ def _brought(event: CompactionUndone | ThreadRereduced, gone: Sequence[str], ctx
     ids = {one.original: ctx.new_id() for one in event.restored}
     chunks = tuple(_restored(one, ids[one.original]) for one in event.restored)
     operations: list[Operation] = []
-    for row in _rows(event.restored):
+    for row in _adjacent_rows(event.restored):
         container, before, after = (ids.get(at, at) for at in (row[0].container, row[0].before, row[0].after))
         first = Add(ids[row[0].original], container, before, after, first=not (before or after))
-        operations += _placed([ids[one.original] for one in row], first)
+        operations += _place_row([ids[one.original] for one in row], first)
     operations += [Delete(chunk_id) for chunk_id in gone]
     return Reduction(operations=tuple(operations), chunks=chunks)
 
 
-def _rows(restored: Sequence[RestoredChunk]) -> list[list[RestoredChunk]]:
+def _adjacent_rows(restored: Sequence[RestoredChunk]) -> list[list[RestoredChunk]]:
     """Split the chunks into rows, in which each chunk directly follows the one before it."""
     rows: list[list[RestoredChunk]] = []
     ends: dict[str, list[RestoredChunk]] = {}
@@ -180,7 +180,7 @@ def _rows(restored: Sequence[RestoredChunk]) -> list[list[RestoredChunk]]:
     return rows
 
 
-def _placed(ids: Sequence[str], where: Add) -> Iterator[Add]:
+def _place_row(ids: Sequence[str], where: Add) -> Iterator[Add]:
     """Place a row in order; a long one from the middle, lest order keys grow with every place between two."""
     if len(ids) <= IN_ORDER_MAX:
         yield msgspec.structs.replace(where, chunk=ids[0])
@@ -189,8 +189,8 @@ def _placed(ids: Sequence[str], where: Add) -> Iterator[Add]:
         return
     middle = len(ids) // 2
     yield msgspec.structs.replace(where, chunk=ids[middle])
-    yield from _placed(ids[:middle], Add("", where.container, before=ids[middle]))
-    yield from _placed(ids[middle + 1 :], Add("", where.container, after=ids[middle]))
+    yield from _place_row(ids[:middle], Add("", where.container, before=ids[middle]))
+    yield from _place_row(ids[middle + 1 :], Add("", where.container, after=ids[middle]))
 
 
 def _restored(one: RestoredChunk, chunk_id: str) -> Chunk:

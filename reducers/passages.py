@@ -85,7 +85,7 @@ SILENT: tuple[type[Event], ...] = (
 """Events with text that search does not find: changes of to-do items, and words that other events hold."""
 
 
-def spoken(kind: str, role: str, speaker: str) -> Extractor:
+def content_extractor(kind: str, role: str, speaker: str) -> Extractor:
     """The extractor of events that are found by their `content`: see `SPOKEN`."""
 
     def extract(event: Event, _seq: int) -> Extracted:
@@ -97,7 +97,7 @@ def spoken(kind: str, role: str, speaker: str) -> Extractor:
     return extract
 
 
-def _own(event: Event, _seq: int) -> Extracted:
+def _own_passages(event: Event, _seq: int) -> Extracted:
     """The text in a provider's own blocks: the calls of its tools and their results."""
     return _with_own(event, Extracted())
 
@@ -133,7 +133,7 @@ def _seeded(event: ThreadSeeded, _seq: int) -> Extracted:
     return Extracted(tuple(Text(piece, "note", "system") for text in said for piece in pieces(text)))
 
 
-def _calls(event: LlmToolCall, _seq: int) -> Extracted:
+def _call_passages(event: LlmToolCall, _seq: int) -> Extracted:
     said = [Text(piece, "message", "assistant") for piece in pieces(event.content)]
     for call in event.calls:
         text = f"{call.name} {call.arguments}"
@@ -186,12 +186,12 @@ def _cleared(_event: ThreadCleared, _seq: int) -> Extracted:
 def add_passages(plugin: Plugin) -> None:
     """Add the extractors of these events to a plug-in."""
     for cls, how in SPOKEN.items():
-        plugin.passages(cls)(spoken(*how))
+        plugin.passages(cls)(content_extractor(*how))
     plugin.silent(*SILENT)
     plugin.passages(UserMessage)(_user_message)
     plugin.passages(ThreadSeeded)(_seeded)
-    plugin.passages(LlmToolCall)(_calls)
-    plugin.passages(LlmThinking)(_own)
+    plugin.passages(LlmToolCall)(_call_passages)
+    plugin.passages(LlmThinking)(_own_passages)
     plugin.passages(LlmSkillCall)(_skill)
     plugin.passages(LlmSubagentSpawn)(_spawned)
     plugin.passages(TaskStarted)(_task)

@@ -124,7 +124,7 @@ def reduce_todo_set(view: StateView, event: TodoSet, ctx: ReduceContext) -> Redu
         name=TODOS,
         is_container=True,
     )
-    children = _items(event.items, ctx)
+    children = _todo_chunks(event.items, ctx)
     operations.append(Add(container.id))
     operations += [Add(child.id, container=container.id) for child in children]
     return Reduction(operations=tuple(operations), chunks=(container, *children))
@@ -133,11 +133,11 @@ def reduce_todo_set(view: StateView, event: TodoSet, ctx: ReduceContext) -> Redu
 def reduce_todo_expanded(view: StateView, event: TodoExpanded, ctx: ReduceContext) -> Reduction:
     """New items directly after the one that was split."""
     container = view.named(TODOS)
-    anchor = _item(view, event)
+    anchor = _find_todo(view, event)
     if container is None:
         return reduce_todo_set(view, TodoSet(items=event.items), ctx)
-    known = {item.id for item in event.items if view.named(_name(item.id)) is not None}
-    children = _items([item for item in event.items if item.id not in known], ctx)
+    known = {item.id for item in event.items if view.named(_todo_name(item.id)) is not None}
+    children = _todo_chunks([item for item in event.items if item.id not in known], ctx)
     operations: list[Operation] = []
     after = anchor.id if anchor is not None else ""
     for child in children:
@@ -153,7 +153,7 @@ def reduce_todo_completed(view: StateView, event: TodoCompleted, ctx: ReduceCont
 
 def reduce_todo_updated(view: StateView, event: TodoUpdated, ctx: ReduceContext) -> Reduction:
     """A new version of the item."""
-    item = _item(view, event)
+    item = _find_todo(view, event)
     if item is None:
         return NOTHING
     changed = msgspec.structs.replace(
@@ -168,24 +168,24 @@ def reduce_todo_updated(view: StateView, event: TodoUpdated, ctx: ReduceContext)
 
 def reduce_todo_deleted(view: StateView, event: TodoDeleted, _ctx: ReduceContext) -> Reduction:
     """The item goes."""
-    item = _item(view, event)
+    item = _find_todo(view, event)
     return Reduction(operations=(Delete(item.id),)) if item is not None else NOTHING
 
 
-def _item(view: StateView, event: TodoCompleted | TodoExpanded | TodoUpdated | TodoDeleted) -> Chunk | None:
+def _find_todo(view: StateView, event: TodoCompleted | TodoExpanded | TodoUpdated | TodoDeleted) -> Chunk | None:
     """The item that an event names. `None` for one that is not there, where the event is lenient.
 
     Raises `UnknownItem`.
     """
-    item = view.named(_name(event.id))
+    item = view.named(_todo_name(event.id))
     if item is not None or event.lenient:
         return item
     todos = view.named(TODOS)
     listed = view.children(todos.id) if todos is not None else ()
-    raise UnknownItem(event.id, tuple(child.name.removeprefix(_name("")) for child in listed))
+    raise UnknownItem(event.id, tuple(child.name.removeprefix(_todo_name("")) for child in listed))
 
 
-def _items(items: Iterable[TodoItem], ctx: ReduceContext) -> list[Chunk]:
+def _todo_chunks(items: Iterable[TodoItem], ctx: ReduceContext) -> list[Chunk]:
     return [
         Chunk(
             id=ctx.new_id(),
@@ -193,12 +193,12 @@ def _items(items: Iterable[TodoItem], ctx: ReduceContext) -> list[Chunk]:
             content=item.text,
             retention=Retention.CRITICAL,
             category=Category.TASK,
-            name=_name(item.id),
+            name=_todo_name(item.id),
             status=item.status,
         )
         for item in items
     ]
 
 
-def _name(item_id: str) -> str:
+def _todo_name(item_id: str) -> str:
     return f"todo:{item_id}"

@@ -238,7 +238,7 @@ class MemoryStore:
         matching = [
             (places[thread_id], kept)
             for thread_id, kept in among.items()
-            if kept.head.status != DELETED and _matches(kept, where)
+            if kept.head.status != DELETED and _thread_matches(kept, where)
         ]
         found = [
             (_copied(kept.record), kept.head, kept.updated_us)
@@ -480,7 +480,7 @@ def _copied(record: ThreadRecord) -> ThreadRecord:
     return msgspec.structs.replace(record, metadata=dict(record.metadata))
 
 
-def _matches(kept: _Kept, where: ThreadFilter) -> bool:
+def _thread_matches(kept: _Kept, where: ThreadFilter) -> bool:
     return where.has_metadata(kept.record) and all(
         (kept.head.status if name == "status" else getattr(kept.record, name)) == value for name, value in where.exact()
     )

@@ -54,19 +54,19 @@ def counted(raw: sqlite3.Connection, tid: int, whole: tuple[int, int], last: int
     ).fetchone()
     query = "SELECT block, passages, terms FROM passage_counts WHERE tid = ?"
     blocks = raw.execute(query, (tid,)).fetchall() if _are_kept(raw) else []
-    if (passages, terms) != _added([row[1:] for row in blocks] + [_sums(raw, folded, whole[1])]):
+    if (passages, terms) != _sum_pairs([row[1:] for row in blocks] + [_sums(raw, folded, whole[1])]):
         return _sums(raw, whole[0] - 1, last)
     indexed = min(last, folded)
     block = indexed >> BLOCK_BITS
     rest = [_sums(raw, (block << BLOCK_BITS) - 1, indexed), _sums(raw, folded, last)]
-    return _added([row[1:] for row in blocks if row[0] < block] + rest)
+    return _sum_pairs([row[1:] for row in blocks if row[0] < block] + rest)
 
 
 def _are_kept(raw: sqlite3.Connection) -> bool:
     return raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'passage_counts'").fetchone() is not None
 
 
-def _added(sums: Sequence[tuple[int, int]]) -> tuple[int, int]:
+def _sum_pairs(sums: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return sum(one[0] for one in sums), sum(one[1] for one in sums)
 
 

@@ -166,7 +166,7 @@ async def look_up(reader: PassageReader, head: int, wanted: LookUp) -> LookedUp:
     holding, scores = await postings.score(passages, [one for one in unindexed if _waits(one, wanted)])
     best = _best(scores, wanted.limit)
     near = await _nearest(rows, last, wanted) if wanted.near_max else wanted.near
-    sought = _Sought(best, near, await _listed(reader, wanted))
+    sought = _Sought(best, near, await _listed_places(reader, wanted))
     chosen = await _chosen(reader, rows, last, (sought, wanted))
     return LookedUp(
         seq=stand.seq,
@@ -232,11 +232,11 @@ async def _nearest(rows: "_RowsOnce", last: int, wanted: LookUp) -> list[int]:
     for some in (near[:most], near[most:]):
         if len(found) < most:
             there = await rows.at(some)
-            found += [place for place, row in there.items() if place <= last and _fits(row, wanted)]
+            found += [place for place, row in there.items() if place <= last and _passes_filters(row, wanted)]
     return found[:most]
 
 
-async def _listed(reader: PassageReader, wanted: LookUp) -> list[int]:
+async def _listed_places(reader: PassageReader, wanted: LookUp) -> list[int]:
     """The places of the passages of the times that are listed."""
     found: list[int] = []
     for since, until in wanted.listed:
@@ -246,7 +246,7 @@ async def _listed(reader: PassageReader, wanted: LookUp) -> list[int]:
 
 def _waits(one: Waiting, wanted: LookUp) -> bool:
     """Whether a look-up lets a passage through whose words are not indexed yet."""
-    return _fits(PassageRow(one.place, one.kind, "", "", one.at_us, one.key, "", ended=one.ended), wanted)
+    return _passes_filters(PassageRow(one.place, one.kind, "", "", one.at_us, one.key, "", ended=one.ended), wanted)
 
 
 class _RowsOnce:
@@ -271,7 +271,7 @@ class _Postings:
         self._rows = rows
         self._wanted = wanted
         self._span = span
-        self._parts = list(_parts(wanted))
+        self._parts = list(_list_parts(wanted))
         self._most = max(READ_MIN, wanted.limit, READ_MAX // max(1, len(wanted.terms) * len(self._parts)))
 
     async def score(self, passages: int, late: Sequence[Waiting]) -> tuple[dict[str, int], dict[int, float]]:
@@ -280,7 +280,7 @@ class _Postings:
         The lists are read from the rarest on, until passages that hold only more frequent terms cannot come before the
         best. Of these terms only those that the best may hold are looked for.
         """
-        held = _held(late, self._wanted.terms)
+        held = _unindexed_holders(late, self._wanted.terms)
         self._span = await _of_time(self._reader, self._span, self._wanted)
         lists = await self._lists()
         holding = {term: found.count + len(held[term]) for term, found in lists.items()}
@@ -340,7 +340,7 @@ class _Postings:
         if not terms:
             return {}
         wanted = self._wanted
-        left_out = await _left_out(self._reader, wanted)
+        left_out = await _ended_places(self._reader, wanted)
         is_narrow = wanted.since_us is not None or wanted.until_us is not None
         if left_out is None or is_narrow or any(part.prefix for part in self._parts):
             lists = await self._reader.latest_fitting(terms, self._parts, self._span, self._most)
@@ -383,7 +383,7 @@ class _List(msgspec.Struct, frozen=True):
     places: Sequence[int] | None = None
 
 
-def _parts(wanted: LookUp) -> Iterator[ListPart]:
+def _list_parts(wanted: LookUp) -> Iterator[ListPart]:
     """How to read each term's list."""
     if not wanted.within:
         yield ListPart(0, wanted.kinds, wanted.unwanted)
@@ -402,13 +402,13 @@ async def _of_time(reader: PassageReader, span: tuple[int, int], wanted: LookUp)
     return (span[0], span[0]) if bounds is None else (max(bounds[0], span[0]), min(bounds[1], span[1]))
 
 
-async def _left_out(reader: PassageReader, wanted: LookUp) -> frozenset[int] | None:
+async def _ended_places(reader: PassageReader, wanted: LookUp) -> frozenset[int] | None:
     """The places of what had ended at the moment of the query; `None` where these are too many."""
     found = await reader.ended_by(wanted.upto or NEVER, LEFT_OUT_MAX + 1)
     return frozenset(found) if len(found) <= LEFT_OUT_MAX else None
 
 
-def _held(late: Sequence[Waiting], terms: Sequence[str]) -> dict[str, list[int]]:
+def _unindexed_holders(late: Sequence[Waiting], terms: Sequence[str]) -> dict[str, list[int]]:
     """The unindexed passages that hold each term."""
     found: dict[str, list[int]] = {term: [] for term in terms}
     for one in late:
@@ -442,7 +442,7 @@ class _Chosen(msgspec.Struct, frozen=True):
 
 async def _chosen(reader: PassageReader, read: _RowsOnce, last: int, of: tuple[_Sought, LookUp]) -> _Chosen:
     sought, wanted = of
-    around = await _around(reader, last, sought.first(AROUND_OF)) if wanted.terms else {}
+    around = await _neighbour_offsets(reader, last, sought.first(AROUND_OF)) if wanted.terms else {}
     asked = dict.fromkeys((*sought.best, *(place for place in sought.near if place <= last), *sought.listed))
     links = await reader.neighbours([place for place in asked if place not in around])
     before = {after: place for place, (_, after) in links.items() if after}
@@ -454,12 +454,12 @@ async def _chosen(reader: PassageReader, read: _RowsOnce, last: int, of: tuple[_
     chosen = asked | dict.fromkeys(later) | dict.fromkeys(beside)
     before = {place: before[place] for place in chosen if place in before}
     rows = await read.at(list(dict.fromkeys((*chosen, *before.values()))))
-    shown = [place for place in chosen if place in rows and _fits(rows[place], wanted)]
+    shown = [place for place in chosen if place in rows and _passes_filters(rows[place], wanted)]
     stands = {place for place, row in rows.items() if _stands(row, wanted)}
     return _Chosen(shown, rows, {place: before[place] for place in shown if before.get(place) in stands}, around)
 
 
-async def _around(reader: PassageReader, last: int, places: Sequence[int]) -> dict[int, dict[int, int]]:
+async def _neighbour_offsets(reader: PassageReader, last: int, places: Sequence[int]) -> dict[int, dict[int, int]]:
     """For each place the few before and after it, with how far on they are (those before it: less than 0).
 
     One more is before them than is looked at: the words of each are read with those of the one before.
@@ -479,7 +479,7 @@ def _stands(row: PassageRow, wanted: LookUp) -> bool:
     return not row.ended or bool(wanted.upto and row.ended > wanted.upto)
 
 
-def _fits(row: PassageRow, wanted: LookUp) -> bool:
+def _passes_filters(row: PassageRow, wanted: LookUp) -> bool:
     return (
         _stands(row, wanted)
         and (not wanted.kinds or row.kind in wanted.kinds)

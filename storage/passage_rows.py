@@ -65,12 +65,12 @@ def waiting_from(place: int, kind: str, key: str, said: tuple[int, int], stored:
     """A row that waits; `said` is when it was said and when it ended."""
     words, size = stored, None
     if stored.startswith(RAW):
-        terms = _terms(stored[1:])
+        terms = _search_terms(stored[1:])
         words, size = f"{marks(kind, key)} {terms}", count(terms)
     return Waiting(place, kind, key, *said, words, size)
 
 
-def _terms(text: str) -> str:
+def _search_terms(text: str) -> str:
     """The terms of a text: every search looks at the texts of the latest passages."""
     return _remembered(text) if len(text) <= REMEMBERED_CHARS_MAX else " ".join(analysed(text))
 
@@ -103,7 +103,7 @@ def stored_terms(row: PassageRow) -> str:
 def terms_of(kind: str, key: str, stored: str) -> str:
     """The terms of a row, without its marks."""
     if stored.startswith(RAW):
-        return _terms(stored[1:])
+        return _search_terms(stored[1:])
     return stored.split(" ", 2 if key and family(key) else 1)[-1]
 
 

@@ -131,7 +131,7 @@ def _filter_among(wanted: LookUp) -> tuple[str, list[object]]:
     return " AND ".join(conditions), values
 
 
-def _matching(prefix: str, term: str, part: ListPart) -> str:
+def _match_query(prefix: str, term: str, part: ListPart) -> str:
     """The query of the full-text index for a part's passages that hold a term."""
     marked = f' AND "{prefix}{mark(part.family)}"' if part.family else ""
     kinds = " OR ".join(f'"{prefix}{mark(kind)}"' for kind in part.kinds)
@@ -201,13 +201,13 @@ class _Reader:
         positions = self._positions(span, part)
         found = {}
         for term in terms:
-            values = (_matching(self._prefix, term, part), *positions, most)
+            values = (_match_query(self._prefix, term, part), *positions, most)
             count, earliest = self._numbers(_COUNTED, values)
             found[term] = count, earliest - self._first
         return found
 
     def _latest(self, term: str, part: ListPart, span: tuple[int, int], most: int) -> Sequence[int]:
-        values = (self._first, _matching(self._prefix, term, part), *self._positions(span, part), most)
+        values = (self._first, _match_query(self._prefix, term, part), *self._positions(span, part), most)
         return self._numbers(_LISTED, values)
 
     def _numbers(self, query: str, values: Sequence[object]) -> Sequence[int]:
@@ -232,7 +232,9 @@ class _Reader:
     ) -> list[int]:
         """A term's list: `of` are the span, further values of the query and the most to read."""
         span, further, most = of
-        return self._found(query, (_matching(self._prefix, term, part), *self._positions(span, part), *further, most))
+        return self._found(
+            query, (_match_query(self._prefix, term, part), *self._positions(span, part), *further, most)
+        )
 
     def _positions(self, span: tuple[int, int], part: ListPart) -> tuple[int, int]:
         return self._first + max(span[0], part.first), self._first + span[1]
@@ -361,7 +363,7 @@ class _ReaderAmong(_Reader):
         if self._members.is_whole:
             return super()._listed(query, term, part, of)
         lists = [
-            self._read(query, ((_matching(prefix, term, part),), further), base, (tids, most))
+            self._read(query, ((_match_query(prefix, term, part),), further), base, (tids, most))
             for prefix, tids in self._members.by_prefix.items()
         ]
         if len(lists) == 1:

@@ -56,7 +56,7 @@ def put_vectors(
 
 def vectors(raw: sqlite3.Connection, tid: int, model: str, after: int) -> list[VectorRows]:
     """See `PassageIndex.vectors`."""
-    return vector_blocks.read(raw, tid, model, after) if has_index(raw, tid) else []
+    return vector_blocks.read_vectors(raw, tid, model, after) if has_index(raw, tid) else []
 
 
 def models(raw: sqlite3.Connection, tid: int) -> dict[str, int]:

@@ -23,7 +23,7 @@ from memory_engine.storage.passage_rows import (
     waiting_from,
     within,
 )
-from memory_engine.storage.passages import WORDS, base, place_of
+from memory_engine.storage.passages import WORDS, base, place_in_thread
 from memory_engine.store.passages import PLACES_BITS
 
 _NONE: Mapping[StoredWords, Waiting] = {}
@@ -55,12 +55,12 @@ def index_words(
 ) -> bool:
     """Index the words of the oldest waiting passages, if they are enough. Returns whether more may wait.
 
-    Words that are `known` (see `taken`) need not be taken of their texts while the transaction holds others up.
+    Words that are `known` (see `words_to_index`) are not taken of their texts while the transaction holds others up.
     """
     return _index_words(raw, tid, at_most, WAITING_MIN, known)[1]
 
 
-def taken(raw: sqlite3.Connection, tid: int, at_most: int) -> dict[StoredWords, Waiting]:
+def words_to_index(raw: sqlite3.Connection, tid: int, at_most: int) -> dict[StoredWords, Waiting]:
     """The words of the passages that `index_words` would index next, by what their rows hold.
 
     Nothing where the rows have them already.
@@ -68,7 +68,7 @@ def taken(raw: sqlite3.Connection, tid: int, at_most: int) -> dict[StoredWords, 
     index = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     if index is None:
         return {}
-    some, _ = _next(raw, tid, index[0], at_most)
+    some, _ = _next_batch(raw, tid, index[0], at_most)
     with giving_way:
         return {row: _from_stored(row) for row in _without_terms(raw, index[0], some[-1])} if some else {}
 
@@ -80,7 +80,7 @@ def _index_words(
     index = raw.execute("SELECT folded, prefix FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     if index is None:
         return 0, False
-    some, waiting_count = _next(raw, tid, index[0], at_most)
+    some, waiting_count = _next_batch(raw, tid, index[0], at_most)
     if waiting_count < at_least:
         if not some:
             raw.execute("UPDATE passage_indexes SET last = folded WHERE tid = ?", (tid,))
@@ -105,7 +105,7 @@ def _index_words(
     return len(some), more and last > after  # a damaged position could lead back for ever
 
 
-def _next(raw: sqlite3.Connection, tid: int, after: int, at_most: int) -> tuple[list[int], int]:
+def _next_batch(raw: sqlite3.Connection, tid: int, after: int, at_most: int) -> tuple[list[int], int]:
     """The positions of the waiting passages to index in one transaction, and how many wait, counted up to a limit."""
     sizes = raw.execute(_SIZES, (RAW, after, base(tid + 1) - 1, at_most)).fetchall()
     before = accumulate((size for _, size in sizes), initial=0)
@@ -119,7 +119,7 @@ def _without_terms(raw: sqlite3.Connection, after: int, last: int) -> list[Store
 
 def _from_stored(row: StoredWords) -> Waiting:
     pos, kind, key, at_us, ended, stored = row
-    return waiting_from(place_of(pos), kind, key, (at_us, ended), stored)
+    return waiting_from(place_in_thread(pos), kind, key, (at_us, ended), stored)
 
 
 def waiting(raw: sqlite3.Connection, span: tuple[int, int], chars_max: int) -> tuple[list[Waiting], int]:

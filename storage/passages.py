@@ -125,7 +125,7 @@ def fill_scopes(raw: sqlite3.Connection) -> None:
             raw.execute(statement)
 
 
-def place_of(pos: int) -> int:
+def place_in_thread(pos: int) -> int:
     """The place of a position in its thread."""
     return pos & (1 << THREAD_BITS) - 1
 
@@ -230,7 +230,7 @@ def write(raw: sqlite3.Connection, tid: int, change: PassageChange) -> bool:
         if not step.only_adds:
             raw.executemany(_INSERT, (_to_row(tid, row) for row in waiting))
             waiting = []
-            _end(raw, tid, step)
+            _end_passages(raw, tid, step)
         waiting += step.rows
     raw.executemany(_INSERT, (_to_row(tid, row) for row in waiting))  # one by one: many freed at once hold up others
     return True
@@ -249,12 +249,12 @@ def from_row(row: tuple[int, str, str, str, int, str, str, int, str]) -> Passage
     return PassageRow(pos & _PLACE, kind, role, speaker, at_us, key, terms_of(kind, key, terms), drawn, ended)
 
 
-def _end(raw: sqlite3.Connection, tid: int, step: PassageStep) -> None:
+def _end_passages(raw: sqlite3.Connection, tid: int, step: PassageStep) -> None:
     """End and destroy the passages that an event names."""
     if step.ends_all:
         raw.execute(
             "UPDATE passages SET ended = ? WHERE pos BETWEEN ? AND ? AND tid = ? AND ended = 0",
-            (step.seq, base(tid), _span(tid, step.seq)[0] - 1, tid),
+            (step.seq, base(tid), _event_span(tid, step.seq)[0] - 1, tid),
         )
     keys = [*step.keys, *(key for seq in step.twins for key in _keys_of(raw, tid, seq))]
     raw.executemany(
@@ -267,7 +267,7 @@ def _end(raw: sqlite3.Connection, tid: int, step: PassageStep) -> None:
     )
     raw.executemany(
         "UPDATE passages SET ended = ? WHERE pos BETWEEN ? AND ? AND tid = ? AND ended = 0",
-        [(step.seq, *_span(tid, seq), tid) for seq in (*step.seqs, *step.twins)],
+        [(step.seq, *_event_span(tid, seq), tid) for seq in (*step.seqs, *step.twins)],
     )
     raw.executemany(
         "UPDATE passages SET ended = ? WHERE pos = ? AND tid = ? AND ended = 0",
@@ -278,7 +278,7 @@ def _end(raw: sqlite3.Connection, tid: int, step: PassageStep) -> None:
 
 
 def _keys_of(raw: sqlite3.Connection, tid: int, seq: int) -> list[str]:
-    return [key for (key,) in raw.execute("SELECT key FROM passages WHERE pos BETWEEN ? AND ?", _span(tid, seq))]
+    return [key for (key,) in raw.execute("SELECT key FROM passages WHERE pos BETWEEN ? AND ?", _event_span(tid, seq))]
 
 
 def _doomed(raw: sqlite3.Connection, tid: int, step: PassageStep) -> set[int]:
@@ -286,7 +286,7 @@ def _doomed(raw: sqlite3.Connection, tid: int, step: PassageStep) -> set[int]:
     found = set(_drawn_from(raw, tid, step.drops))
     for seq in step.drops:
         found.update(
-            pos for (pos,) in raw.execute("SELECT pos FROM passages WHERE pos BETWEEN ? AND ?", _span(tid, seq))
+            pos for (pos,) in raw.execute("SELECT pos FROM passages WHERE pos BETWEEN ? AND ?", _event_span(tid, seq))
         )
     for key in step.drop_keys:
         named = raw.execute("SELECT pos FROM passages WHERE tid = ? AND key = ? AND key <> ''", (tid, key))
@@ -311,7 +311,7 @@ def _destroy(raw: sqlite3.Connection, tid: int, doomed: Iterable[int]) -> None:
         ).fetchone()
         _unindex(raw, tid, f"pos IN ({marks})", some)
         raw.execute(f"DELETE FROM passages WHERE tid = ? AND pos IN ({marks})", (tid, *some))
-        vector_blocks.destroy(raw, tid, [place_of(pos) for pos in some])
+        vector_blocks.destroy(raw, tid, [place_in_thread(pos) for pos in some])
         raw.execute(
             "UPDATE passage_indexes SET passages = passages - ?, terms = terms - ? WHERE tid = ?", (count, size, tid)
         )
@@ -335,7 +335,7 @@ def indexed_at(raw: sqlite3.Connection, words: Sequence[str]) -> list[str]:
     """
     said = f" {' '.join(words)} "
     return [
-        f"the full-text index, passage {place_of(pos)} of thread number {pos >> THREAD_BITS}"
+        f"the full-text index, passage {place_in_thread(pos)} of thread number {pos >> THREAD_BITS}"
         for prefix in _prefixes(raw, words[0])
         for pos, terms in raw.execute(
             "SELECT i.rowid, p.terms FROM passage_terms i LEFT JOIN passages p ON p.pos = i.rowid "
@@ -382,7 +382,7 @@ def listing_words(raw: sqlite3.Connection, kind: Literal["row", "instance"]) -> 
         raw.execute(f"PRAGMA query_only = {only_reads}")
 
 
-def _span(tid: int, seq: int) -> tuple[int, int]:
+def _event_span(tid: int, seq: int) -> tuple[int, int]:
     first = base(tid) + (seq << PLACES_BITS)
     return first, first + (1 << PLACES_BITS) - 1
 

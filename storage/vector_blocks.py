@@ -30,9 +30,9 @@ def put(raw: sqlite3.Connection, tid: int, model: str, vectors: Mapping[int, byt
     whole: dict[int, bytes] = {}
     lasts = _small_before(raw, tid, model, min(vectors), BLOCK - len(vectors))
     for last in lasts:
-        for block in _blocks(raw, "= ?", (tid, model, last)):
+        for block in _read_blocks(raw, "= ?", (tid, model, last)):
             whole.update(_by_place(block))
-    for block in _blocks(raw, ">= ? ORDER BY last", (tid, model, min(vectors))):
+    for block in _read_blocks(raw, ">= ? ORDER BY last", (tid, model, min(vectors))):
         if block.places[0] > max(vectors):
             break
         lasts.append(block.places[-1])
@@ -66,14 +66,14 @@ def _insert(raw: sqlite3.Connection, tid: int, model: str, vectors: Mapping[int,
             )
 
 
-def read(raw: sqlite3.Connection, tid: int, model: str, after: int) -> list[VectorRows]:
+def read_vectors(raw: sqlite3.Connection, tid: int, model: str, after: int) -> list[VectorRows]:
     """The vectors of places above `after`, in order of places: in one piece while all are of one size.
 
     Raises `InvalidVector` for a damaged block.
     """
     found: list[tuple[array[int], bytearray]] = []
     size = -1
-    for block in _blocks(raw, "> ? ORDER BY last", (tid, model, after)):
+    for block in _read_blocks(raw, "> ? ORDER BY last", (tid, model, after)):
         begin = sum(place <= after for place in block.places) if block.places[0] <= after else 0
         if size * len(block.places) != len(block.numbers):
             size = len(block.numbers) // len(block.places)
@@ -99,7 +99,7 @@ def _destroy(raw: sqlite3.Connection, tid: int, model: str, doomed: Sequence[int
     for place in doomed:
         if place <= upto:
             continue
-        block = next(_blocks(raw, ">= ? ORDER BY last LIMIT 1", (tid, model, place)), None)
+        block = next(_read_blocks(raw, ">= ? ORDER BY last LIMIT 1", (tid, model, place)), None)
         if block is None:
             return
         upto = block.places[-1]
@@ -178,7 +178,7 @@ def _of_old(vectors: Sequence[bytes]) -> Sequence[bytes]:
     return [row.tobytes() for row in quantized_rows(numpy, whole, len(vectors), len(vectors[0]) // 4)]
 
 
-def _blocks(raw: sqlite3.Connection, which: str, values: Sequence[object]) -> Iterator[VectorRows]:
+def _read_blocks(raw: sqlite3.Connection, which: str, values: Sequence[object]) -> Iterator[VectorRows]:
     """The blocks in these rows. Raises `InvalidVector` for a damaged one."""
     query = f"SELECT last, places, numbers FROM vector_blocks WHERE tid = ? AND model = ? AND last {which}"
     with closing(raw.execute(query, values)) as rows:  # an error holds its frames, and they would hold old pages

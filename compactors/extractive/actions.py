@@ -18,10 +18,10 @@ from memory_engine.compactors.extractive.coverage import (
     Terms,
 )
 from memory_engine.compactors.extractive.entries import LINE_FRAME_CHARS, Entry, Section
-from memory_engine.compactors.extractive.outputs import one_line
+from memory_engine.compactors.extractive.outputs import shorten_middle
 from memory_engine.compactors.extractive.speech import REPETITION_FACTOR, speech_terms
 from memory_engine.compactors.extractive.structured import ToldRecord, Value
-from memory_engine.compactors.extractive.texts import OutputLine, SourceText, text_of
+from memory_engine.compactors.extractive.texts import OutputLine, SourceText, source_text
 from memory_engine.compactors.extractive.usage import Action, Heard, InputReading, TermUsage, failed
 from memory_engine.core.slices import Steps
 from memory_engine.language.sentences import GAP, clean, words
@@ -89,7 +89,7 @@ class _RepeatedAction:
         if action.call >= 0:
             opener = self._opener
             asks = opener.arguments if opener.entry.arguments else opener.text
-            self._texts.append((action.call, asks if self._outcome is not None else _named(asks), 1.0))
+            self._texts.append((action.call, asks if self._outcome is not None else _call_title(asks), 1.0))
         if self._outcome is not None and not (self._outcome.text.output.is_empty and not failed(self._outcome)):
             worth = ERROR_FACTOR if failed(self._outcome) else factor
             self._texts.append((action.outcome, self._outcome.text, worth))
@@ -119,7 +119,7 @@ class _RepeatedAction:
         title = len(self._title) + LINE_FRAME_CHARS + len(f" {GAP}")
         for index, text, factor in self._texts:
             opening = title + len(ARROW) if index == self._actions[-1].outcome else title
-            for record, worth in _weighed(self._reading, index, text.records or (), factor):
+            for record, worth in _weighted_records(self._reading, index, text.records or (), factor):
                 chars = opening + len(record.opening)
                 chars_min = min(chars_min, chars)
                 rate_max = max(rate_max, worth * _rate_max(self._reading.usage, record, chars))
@@ -141,7 +141,7 @@ def _rate_max(usage: TermUsage, record: ToldRecord, chars: int) -> float:
     return most
 
 
-def _weighed(
+def _weighted_records(
     reading: InputReading, index: int, records: Sequence[ToldRecord], factor: float
 ) -> Iterator[tuple[ToldRecord, float]]:
     """Yield the records of entry `index`, each with what one of its values is worth."""
@@ -160,12 +160,12 @@ def _standing(reading: InputReading, index: int, record: ToldRecord) -> float:
     return (TALKED_ABOUT_FACTOR if is_taken_up else 1.0) * (SUPERSEDED_FACTOR if superseded else 1.0)
 
 
-def _named(asks: SourceText) -> SourceText:
+def _call_title(asks: SourceText) -> SourceText:
     """Return what a call without a result names: a command's line; nothing for a text to write."""
     asked = asks.asked
     if asked.command is not None:
-        return text_of(one_line(asked.command.shown))
-    return text_of(one_line(asked.shown)) if asked.texts else asks
+        return source_text(shorten_middle(asked.command.shown))
+    return source_text(shorten_middle(asked.shown)) if asked.texts else asks
 
 
 def _state(outcome: Heard | None) -> str:
@@ -210,7 +210,7 @@ class _ActionLine:
         if text.records is None:
             self._add_prose(index, text.lines, factor * PROSE_FACTOR, self.parent)
             return
-        for record, worth in _weighed(self.reading, index, text.records, factor):
+        for record, worth in _weighted_records(self.reading, index, text.records, factor):
             self._add_record(record, index, worth)
 
     def _add_prose(self, index: int, lines: Sequence[OutputLine], factor: float, parent: int) -> None:
@@ -232,7 +232,7 @@ class _ActionLine:
             parent = places[part.below] if part.below >= 0 else self.parent
             places.append(len(self.pieces))
             if part.prose:
-                self._add_prose(index, text_of(part.prose).lines, PROSE_FACTOR * worth / VALUE_FACTOR, parent)
+                self._add_prose(index, source_text(part.prose).lines, PROSE_FACTOR * worth / VALUE_FACTOR, parent)
             else:
                 self.pieces.append(LinePiece(part.text, self._terms(part.key, part.value, worth), parent))
 

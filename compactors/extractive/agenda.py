@@ -15,7 +15,7 @@ from memory_engine.language.phrases import (
     TELLS,
     holds,
     is_courteous,
-    listed,
+    phrase_list,
     traits_of,
 )
 from memory_engine.language.sentences import Statement, words
@@ -180,12 +180,14 @@ def _reports_done(text: str, said: Sequence[str], traits: int) -> bool:
     if text.isascii():
         return False
     folded = text.casefold()
-    return any(sign in folded[:12] for sign in listed("done_unspaced")) and not folded.startswith(("没", "未", "还"))
+    return any(sign in folded[:12] for sign in phrase_list("done_unspaced")) and not folded.startswith(
+        ("没", "未", "还")
+    )
 
 
 def _matter(text: str) -> frozenset[str]:
     """Return what a statement is about: its values, and its words except the most common."""
-    function_words = listed("done") | listed("promise_words")
+    function_words = phrase_list("done") | phrase_list("promise_words")
     told = (word for word in words(text[:400]) if word.casefold() not in function_words)
     terms = {term for word in told for term in terms_of(word)}
     return frozenset(term for term in terms if term[0] == VALUE_MARK or (len(term) > 1 and not is_courteous(term)))

@@ -76,7 +76,7 @@ def read_arguments(arguments: str) -> CallArguments:
     is_written = keys & NEW_KEYS
     texts = tuple((key, text) for key, text in notes if text not in paths and _is_text(key, text, bool(is_written)))
     values = tuple((key, text.strip()) for key, text in notes if (key, text) not in texts and text.strip())
-    from_line, to_line = _lines(leaves)
+    from_line, to_line = _line_range(leaves)
     return CallArguments(
         paths=paths,
         first=from_line,
@@ -149,7 +149,7 @@ def _command(value: Json, leaves: list[tuple[str, str]]) -> str | None:
     return lines[0] if len(lines) == 1 and len(telling) <= 2 else None
 
 
-def _lines(leaves: list[tuple[str, str]]) -> tuple[int, int]:
+def _line_range(leaves: list[tuple[str, str]]) -> tuple[int, int]:
     """Return the line range that the numbers ask for: a pair, or what the arguments' names say."""
     found = [(key, int(text)) for key, text in leaves if re.fullmatch(r"-?\d{1,7}", text)]
     by_key: dict[str, list[int]] = {}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from memory_engine.compactors.extractive.arguments import NEW_KEYS, OLD_KEYS, CallArguments
-from memory_engine.compactors.extractive.outputs import FileHits, one_line
+from memory_engine.compactors.extractive.outputs import FileHits, shorten_middle
 from memory_engine.core.lazy import regex
 
 LINE_CHARS_MAX = 56
@@ -24,7 +24,7 @@ def change_of(asked: CallArguments) -> str:
     texts = [text for _, text in asked.texts]
     if len(texts) == 1:
         patch = _patch(texts[0])
-        return patch or _written(texts[0])
+        return patch or _edit_digest(texts[0])
     old, new = _old_and_new(asked.texts)
     return changed(old, new)
 
@@ -32,15 +32,17 @@ def change_of(asked: CallArguments) -> str:
 def _old_and_new(texts: Sequence[tuple[str, str]]) -> tuple[str, str]:
     """Return the texts before and after: by their arguments' names, otherwise in their order."""
     olds = [
-        text for key, text in texts if OLD_KEYS.intersection(_words(key)) and not NEW_KEYS.intersection(_words(key))
+        text
+        for key, text in texts
+        if OLD_KEYS.intersection(_key_word_list(key)) and not NEW_KEYS.intersection(_key_word_list(key))
     ]
-    news = [text for key, text in texts if NEW_KEYS.intersection(_words(key))]
+    news = [text for key, text in texts if NEW_KEYS.intersection(_key_word_list(key))]
     if olds and news:
         return "\n".join(olds), "\n".join(news)
     return (texts[0][1], texts[-1][1]) if len(texts) > 1 else ("", "")
 
 
-def _words(key: str) -> list[str]:
+def _key_word_list(key: str) -> list[str]:
     return [word.lower() for word in _KEY_WORD.findall(key)]
 
 
@@ -61,15 +63,15 @@ def changed(old: str, new: str) -> str:
     if len(before) == len(after) == 1 and max(len(before[0]), len(after[0])) <= LINE_CHARS_MAX:
         return _safe(f"`{before[0]}` => `{after[0]}`")
     counts = "/".join(f"{sign}{len(lines)}" for sign, lines in (("+", after), ("-", before)) if lines)
-    return _safe(f"{_named(after or before)} ({counts})")
+    return _safe(f"{_first_definitions(after or before)} ({counts})")
 
 
-def _written(text: str) -> str:
+def _edit_digest(text: str) -> str:
     lines = text.splitlines()
-    return _safe(f"{_named([line for line in lines if line.strip()])} (+{len(lines)})") if lines else ""
+    return _safe(f"{_first_definitions([line for line in lines if line.strip()])} (+{len(lines)})") if lines else ""
 
 
-def _named(lines: Sequence[str]) -> str:
+def _first_definitions(lines: Sequence[str]) -> str:
     """Return the first definitions in these lines, or else the first line with content."""
     found = list(
         dict.fromkeys(
@@ -78,9 +80,9 @@ def _named(lines: Sequence[str]) -> str:
         )
     )
     if found:
-        return ", ".join(one_line(name, LINE_CHARS_MAX) for name in found[:NAMES_MAX])
+        return ", ".join(shorten_middle(name, LINE_CHARS_MAX) for name in found[:NAMES_MAX])
     telling = next((line for line in lines if any(map(str.isalnum, line))), lines[0] if lines else "")
-    return f"`{one_line(telling, LINE_CHARS_MAX)}`"
+    return f"`{shorten_middle(telling, LINE_CHARS_MAX)}`"
 
 
 def _patch(text: str) -> str:

@@ -12,7 +12,7 @@ from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, SECTION
 from memory_engine.compactors.extractive.focus import NO_PRIORITIES, Lift, Priorities, lifting
 from memory_engine.compactors.extractive.gathering import cost_of, within, work_lines
 from memory_engine.compactors.extractive.speech import KIND_FACTORS, SPEAKERS, speech_drafts, speech_terms
-from memory_engine.compactors.extractive.usage import SAID_KINDS, InputReading, read
+from memory_engine.compactors.extractive.usage import SAID_KINDS, InputReading, read_input
 from memory_engine.context.headings import HEADINGS_CHARS_MAX
 from memory_engine.context.rendering import render_lines
 from memory_engine.core.events.base import SummaryLine
@@ -64,7 +64,7 @@ def extracting(
     """
     if budget_tokens <= 0:
         return ()
-    reading = yield from read(entries, earlier)
+    reading = yield from read_input(entries, earlier)
     work, others = yield from work_lines(reading, earlier)
     lift = (yield from lifting(reading, earlier, priorities)) if priorities else None
     drafts = yield from _drafts(reading, others, lift)
@@ -79,7 +79,7 @@ def extracting(
     del drafts  # tens of thousands of objects are freed in a step of their own
     yield
     for draft, chosen in selected:
-        for text in _texts(draft, chosen):
+        for text in _draft_lines(draft, chosen):
             stamp = stamped and draft.section == SAID and draft.day not in ("", day)
             day = draft.day if stamp else day
             lines.append(Line(draft.section, f"[{day}] {text}" if stamp else text, draft.sources))
@@ -90,10 +90,10 @@ def extracting(
     return tuple(line for section in SECTIONS for line in lines if line.section == section)
 
 
-def _texts(draft: LineDraft, chosen: Sequence[int]) -> list[str]:
+def _draft_lines(draft: LineDraft, chosen: Sequence[int]) -> list[str]:
     """Return the lines of a draft: one for a call, with a sign where it omits something; one per run for speech."""
     if draft.speaker is None:
-        text = _joined([draft.pieces[place].text for place in chosen])
+        text = _join_pieces([draft.pieces[place].text for place in chosen])
         return [text if len(chosen) == len(draft.pieces) else f"{text} {GAP}"] if text else []
     found: list[str] = []
     last: LinePiece | None = None
@@ -112,7 +112,7 @@ def _stamps_cost(days: Iterable[str]) -> float:
     return sum(len(day) + 3 for day in changes) / CHARS_PER_TOKEN if len(changes) > 1 else 0.0
 
 
-def _joined(texts: Sequence[str]) -> str:
+def _join_pieces(texts: Sequence[str]) -> str:
     """Join the chosen pieces into one line, never longer than their sum: an opening takes no separator."""
     line = ""
     for text in texts:

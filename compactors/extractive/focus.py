@@ -74,7 +74,7 @@ class Lift:
         self._wanted = wanted
         self._terms = frozenset().union(*(one.shares for one in wanted))
         self._own = [self._gain_of(terms) for terms in found]
-        self._beside = _beside(reading, self._own)
+        self._beside = _neighbour_gains(reading, self._own)
         self._pending = {action.place for action in reading.actions if action.outcome < 0}
         self._most = sum(one.gain for one in wanted)
         for action in reading.actions:
@@ -160,7 +160,7 @@ def _telling_terms(text: str) -> frozenset[str]:
     return frozenset(terms(text)).difference(terms(without))
 
 
-def _beside(reading: InputReading, own: Sequence[float]) -> list[float]:
+def _neighbour_gains(reading: InputReading, own: Sequence[float]) -> list[float]:
     """Return what each entry gains from the entry before it, and with an agent from the message that it works on."""
     found: list[float] = []
     opened = before = 0.0

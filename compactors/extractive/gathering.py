@@ -53,7 +53,7 @@ def work_lines(reading: InputReading, earlier: Sequence[Line]) -> Steps[tuple[li
     for action in reading.actions:
         facts = reading.work.get(action, ())
         for fact in facts:
-            note(fact.section, fact.line, fact.rank, _sources(reading, action))
+            note(fact.section, fact.line, fact.rank, _action_sources(reading, action))
         for quote in _quotes(reading, action, facts):
             quotes[quote.line.text] = quote
         yield
@@ -74,7 +74,7 @@ def _rank(section: str, line: WorkLine) -> Rank:
     return Rank.FAILURE if line.has_failed else Rank.EFFECT
 
 
-def _sources(reading: InputReading, action: Action) -> tuple[str, ...]:
+def _action_sources(reading: InputReading, action: Action) -> tuple[str, ...]:
     places = [place for place in (action.call, action.outcome) if place >= 0]
     return tuple(dict.fromkeys(reading.entries[place].id for place in places))
 
@@ -87,7 +87,7 @@ def _quotes(reading: InputReading, action: Action, facts: Iterable[WorkFact]) ->
     if len(read) == 1 and action.outcome >= 0:
         quote = quote_of(read[0].path, reading.heard[action.outcome].text)
         if quote is not None:
-            line = Line(QUOTED, quote.text, _sources(reading, action))
+            line = Line(QUOTED, quote.text, _action_sources(reading, action))
             yield RankedLine(line, Rank.RULE if quote.binds else Rank.REMARK, action.outcome)
 
 

@@ -110,7 +110,7 @@ def read_output(text: str) -> Output:
     given = [_capped(line) for line in _CONTROL.sub("", text).split("\n") if line.strip()]
     text = "\n".join(given)
     count = len(given)
-    numbers = _numbers(text, count)
+    numbers = _numbered_range(text, count)
     hits = () if numbers else _hits(text, count)
     telling = [line for line in (given[:8] + given[-12:] if count > 20 else given) if _tells(line)]
     beside = [line for line in given if not _NUMBER.match(line)] if numbers else given
@@ -121,13 +121,13 @@ def read_output(text: str) -> Output:
         numbers=numbers,
         header=_header(given) if numbers else "",
         hits=hits,
-        names=() if numbers or hits else _names(given),
+        names=() if numbers or hits else _listing_names(given),
         diff=_diff(text),
         run=None if numbers or hits else run_of_tests(given),
         exit_code=_exit_code(given),
         error=error,
         has_trace=not numbers and not hits and _TRACE.search(text) is not None,
-        short=one_line("; ".join(map(str.strip, given)), SHORT_CHARS_MAX) if 0 < count <= SHORT_LINES_MAX else "",
+        short=shorten_middle("; ".join(map(str.strip, given)), SHORT_CHARS_MAX) if 0 < count <= SHORT_LINES_MAX else "",
         first=clean(telling[0]) if telling else "",
         last=tuple(clean(line) for line in reversed(telling[-4:])),
         is_prose=not hits and _is_prose(given, numbered=numbers is not None),
@@ -152,7 +152,7 @@ def record_output(text: str) -> Output:
     )
 
 
-def _numbers(text: str, count: int) -> tuple[int, int] | None:
+def _numbered_range(text: str, count: int) -> tuple[int, int] | None:
     """Return the first and last line number if most lines are numbered consecutively."""
     found = [int(number) for number in _NUMBER.findall(text)]
     if len(found) < max(2, NUMBERED_SHARE * count):
@@ -182,7 +182,7 @@ def _names_file(path: str) -> bool:
     return " " not in path and any(map(str.isalpha, path)) and any(sign in path for sign in "./\\")
 
 
-def _names(given: Sequence[str]) -> tuple[str, ...]:
+def _listing_names(given: Sequence[str]) -> tuple[str, ...]:
     """Return a listing's names, one per line, long (`ls -l`) or short. A line that announces them does not count."""
     if len(given) > 1 and given[0].rstrip().endswith((":", "\uff1a")):
         given = given[1:]
@@ -269,7 +269,7 @@ def without_numbers(text: str) -> str:
     return _NUMBER.sub("", text)
 
 
-def one_line(text: str, chars_max: int = SHOWN_CHARS_MAX) -> str:
+def shorten_middle(text: str, chars_max: int = SHOWN_CHARS_MAX) -> str:
     """Return a text as one line of about `chars_max` characters; a longer one loses its middle, between words."""
     text = clean(_CONTROL.sub("", text))
     if len(text) <= chars_max:

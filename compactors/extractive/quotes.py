@@ -9,7 +9,7 @@ import msgspec
 
 from memory_engine.compactors.extractive.agenda import Remark
 from memory_engine.compactors.extractive.outputs import without_numbers
-from memory_engine.compactors.extractive.texts import SourceText, text_of
+from memory_engine.compactors.extractive.texts import SourceText, source_text
 from memory_engine.core.lazy import regex
 from memory_engine.language.phrases import DOUBTS, traits_of
 
@@ -41,11 +41,11 @@ def quote_of(source: str, text: SourceText) -> SourceQuote | None:
     if not (text.output.is_prose and _PROSE_FILE.search(source)):
         return None
     printed = without_numbers(text.printed or "")
-    told = [remark for remark in text_of(_HEADINGS.sub("", printed)).remarks if _is_quotable(remark)]
+    told = [remark for remark in source_text(_HEADINGS.sub("", printed)).remarks if _is_quotable(remark)]
     binding = [remark for remark in told if _binds(remark)]
-    chosen = _within(binding, BINDING_CHARS_MAX)
+    chosen = _fitting_remarks(binding, BINDING_CHARS_MAX)
     taken = sum(len(remark.text) for remark in chosen)
-    chosen += _within([remark for remark in told if remark not in binding], QUOTED_CHARS_MAX - taken)
+    chosen += _fitting_remarks([remark for remark in told if remark not in binding], QUOTED_CHARS_MAX - taken)
     if not chosen:
         return None
     said = " ".join(
@@ -65,7 +65,7 @@ def _binds(remark: Remark) -> bool:
     return remark.requests or traits_of(remark.said) & DOUBTS > 0
 
 
-def _within(remarks: Sequence[Remark], room: int) -> list[Remark]:
+def _fitting_remarks(remarks: Sequence[Remark], room: int) -> list[Remark]:
     found: list[Remark] = []
     for remark in remarks:
         if len(remark.text) <= room and remark not in found:

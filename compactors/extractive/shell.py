@@ -113,7 +113,7 @@ def read_command(text: str) -> CommandRead:
 def _removed(steps: Sequence[str]) -> Iterator[str]:
     """Yield the files that a command removes, if it names them one by one."""
     for step in steps:
-        words = _words(_NOISE.sub("", step)) if _program(step) in REMOVERS and len(step) <= STEP_CHARS_MAX else []
+        words = _shell_words(_NOISE.sub("", step)) if _program(step) in REMOVERS and len(step) <= STEP_CHARS_MAX else []
         yield from (word for word in words[1:] if not word.startswith("-") and not _PATTERN.search(word))
 
 
@@ -139,7 +139,7 @@ def _reads(step: str) -> Iterator[FileRead]:
     step = _NOISE.sub("", step)
     if len(step) > STEP_CHARS_MAX or ">" in step or "<" in step or "`" in step or "$(" in step:
         return
-    stages = [_words(stage) for stage in re.split(r"\s\|\s", step)]
+    stages = [_shell_words(stage) for stage in re.split(r"\s\|\s", step)]
     first = stages[0]
     if (
         not first
@@ -150,9 +150,9 @@ def _reads(step: str) -> Iterator[FileRead]:
     program, words = _program(first[0]), first[1:]
     if any(word in ("-i", "--in-place") or re.match(r"-i\W", word) for word in words):
         return
-    low, high = _span(program, words)
+    low, high = _printed_range(program, words)
     for stage in stages[1:]:
-        more = _span(_program(stage[0]), stage[1:])
+        more = _printed_range(_program(stage[0]), stage[1:])
         if _program(stage[0]) not in ("cat", "nl", "less", "more") and more == (0, 0):
             low, high = -1, -1
             break
@@ -161,7 +161,7 @@ def _reads(step: str) -> Iterator[FileRead]:
         yield FileRead(path, max(low, 0), max(high, 0)) if low >= 0 else FileRead(path, 0, -1)
 
 
-def _span(program: str, words: Sequence[str]) -> tuple[int, int]:
+def _printed_range(program: str, words: Sequence[str]) -> tuple[int, int]:
     """Return the lines that a reading program prints, 0 where open."""
     told = " ".join(words)
     if program == "sed":
@@ -190,7 +190,7 @@ def _operands(program: str, words: Sequence[str]) -> Iterator[str]:
             yield word
 
 
-def _words(command: str) -> list[str]:
+def _shell_words(command: str) -> list[str]:
     try:
         return shlex.split(command)
     except ValueError:

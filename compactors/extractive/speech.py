@@ -17,7 +17,7 @@ from memory_engine.compactors.extractive.words import VALUE_MARK, is_specific
 from memory_engine.core.lazy import regex
 from memory_engine.core.sections import ASKED, DECIDED, SAID
 from memory_engine.language.leaning import tells_of_speaker
-from memory_engine.language.phrases import begins, listed, points_back, says_something, says_yes_or_no
+from memory_engine.language.phrases import begins, phrase_list, points_back, says_something, says_yes_or_no
 from memory_engine.language.sentences import GAP, clean, without_opening, words
 
 ANNOTATION = regex(r"\[\w{1,20}: ")
@@ -106,7 +106,7 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
         section = _section(reading, index, number)
         leans_on = asked_at if answers else support
         if leans_on[0] not in (-1, index) and not _shares_section(reading, section, leans_on):
-            quoted = _quoted(reading, leans_on)
+            quoted = _quoted_statement(reading, leans_on)
             if quoted:
                 found.append(_answer_draft(reading, (index, number), (text, section), (leans_on, quoted), factor))
             continue
@@ -116,7 +116,7 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
             more = {f"next {index} {number}": TODO_WORTH if _is_todo(entry, statement) else OPEN_WORTH}
         needs = leans_on if leans_on != NOWHERE else (index, _needed(reading, statement, number))
         before = None if entry.kind in LISTS else statement.before
-        terms = _terms(reading, index, said, factor, more)
+        terms = _statement_terms(reading, index, said, factor, more)
         piece = LinePiece(text, terms, -1, (index, number), before, needs, support != NOWHERE)
         told.setdefault(section, []).append(piece)
     prefix = speaker_of(entry)
@@ -129,7 +129,7 @@ def _shares_section(reading: InputReading, section: Section, leans_on: Place) ->
     return _section(reading, *leans_on) in _ALIKE.get(section, (section,))
 
 
-def _quoted(reading: InputReading, place: Place) -> str:
+def _quoted_statement(reading: InputReading, place: Place) -> str:
     """Return a statement quoted behind another one, with the one it leans on; "" if there is no room for it."""
     places = [place]
     while (support := support_of(reading, places[0])) != NOWHERE:
@@ -151,7 +151,7 @@ def _answer_draft(
     asker, answerer = reading.entries[asked_at[0]], reading.entries[index]
     question = reading.heard[asked_at[0]].text.remarks[asked_at[1]]
     terms = speech_terms(reading, asked_at[0], question.said, factor * QUESTION_FACTOR)
-    terms |= _weighed(reading, index, tuple(words(text)), factor, NO_TERMS)
+    terms |= _weighted_terms(reading, index, tuple(words(text)), factor, NO_TERMS)
     shown = ANSWER.format(answer=text, question=f"{speaker_of(asker)}{quoted}")
     sources = tuple(dict.fromkeys((answerer.id, asker.id)))
     return LineDraft(section, sources, (LinePiece(shown, terms, -1, at),), reading.days[index], speaker_of(answerer))
@@ -190,13 +190,15 @@ class _SaidLater(LaterTerms, frozen=True, gc=False):
 
     def weighed(self) -> Terms:
         """The terms, each with the worth of covering it."""
-        return _weighed(self.reading, self.index, self.said, self.factor, self.more)
+        return _weighted_terms(self.reading, self.index, self.said, self.factor, self.more)
 
 
-def _terms(reading: InputReading, index: int, said: tuple[str, ...], factor: float, more: Terms) -> Terms | LaterTerms:
+def _statement_terms(
+    reading: InputReading, index: int, said: tuple[str, ...], factor: float, more: Terms
+) -> Terms | LaterTerms:
     """The coverage of a statement of these words, and its worth by its speaker: weighed later in a long input."""
     if len(reading.entries) < ENTRIES_MIN:
-        return _weighed(reading, index, said, factor, more)
+        return _weighted_terms(reading, index, said, factor, more)
     most = factor * _values_factor(reading, index) * sum(map(reading.usage.said_max.__getitem__, said))
     return _SaidLater(most + sum(more.values()), reading, index, said, factor, more)
 
@@ -207,7 +209,7 @@ def _values_factor(reading: InputReading, index: int) -> float:
     return ONLY_SAID_FACTOR if kind == "assistant" else 1.0 + CHOICE_SHARE * (kind == "user" and reading.has_agent)
 
 
-def _weighed(reading: InputReading, index: int, said: Sequence[str], factor: float, more: Terms) -> Terms:
+def _weighted_terms(reading: InputReading, index: int, said: Sequence[str], factor: float, more: Terms) -> Terms:
     terms = speech_terms(reading, index, said, factor)
     kind = reading.entries[index].kind
     if kind == "assistant":  # its words are the only place for values that are in no result
@@ -296,7 +298,7 @@ def _whom_it_tells_of(statement: Remark) -> float:
     said = {word.casefold() for word in statement.said}
     if tells_of_speaker(said):
         return OF_SELF_FACTOR
-    return 1.0 if said.isdisjoint(listed("addressees")) else OF_OTHER_FACTOR
+    return 1.0 if said.isdisjoint(phrase_list("addressees")) else OF_OTHER_FACTOR
 
 
 def _section(reading: InputReading, index: int, number: int) -> Section:

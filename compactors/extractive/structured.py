@@ -73,7 +73,7 @@ class LinePart(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToldRecord(msgspec.Struct, gc=False):
-    """A record in the form of its line: see `told`."""
+    """A record in the form of its line: see `line_records`."""
 
     record: ScalarRecord
     identity: tuple[str, str]
@@ -107,7 +107,7 @@ class ToldRecord(msgspec.Struct, gc=False):
     def parts(self) -> Sequence[LinePart]:
         """Parts of the line: first the leaf that names the record, then the others in groups. Made on first access."""
         if not self._parts:
-            self._parts = tuple(_parts(self.record, self.values, self.named_by, self.opening))
+            self._parts = tuple(_record_parts(self.record, self.values, self.named_by, self.opening))
         return self._parts
 
 
@@ -130,15 +130,15 @@ def read_json(text: str) -> Json:
     return value
 
 
-def told(value: Json) -> Iterator[ToldRecord]:
+def line_records(value: Json) -> Iterator[ToldRecord]:
     """Yield the records of a value in the form that their lines show."""
     label = ""
     for record in records(value):
-        yield _told(record, labelled=record.label != label)
+        yield _line_record(record, labelled=record.label != label)
         label = record.label
 
 
-def _told(record: ScalarRecord, *, labelled: bool) -> ToldRecord:
+def _line_record(record: ScalarRecord, *, labelled: bool) -> ToldRecord:
     texts = record.texts
     values = tuple(map(_VALUES.__getitem__, texts))
     at = _first_identifier(values)
@@ -148,7 +148,7 @@ def _told(record: ScalarRecord, *, labelled: bool) -> ToldRecord:
     keys = record.keys[at]
     is_plain = len(keys) < 2 and values[at].is_identifier and sum([value.is_identifier for value in values]) == 1
     key = " ".join([*map(clean, keys[:-1]), shape.shown[at]])
-    opening = f"; {label}{values[at].shown if is_plain else _shown(keys, key, values[at])}"
+    opening = f"; {label}{values[at].shown if is_plain else _keyed_value(keys, key, values[at])}"
     tells_prose = max(map(len, texts)) > LONG_VALUE_CHARS
     return ToldRecord(record, (record.label, texts[at]), shape.names, values, at, opening, tells_prose)
 
@@ -270,7 +270,7 @@ def _shape(label: str, keys: tuple[tuple[str, ...], ...]) -> _Shape:
     )
 
 
-def _parts(record: ScalarRecord, values: Sequence[Value], at: int, opening: str) -> Iterator[LinePart]:
+def _record_parts(record: ScalarRecord, values: Sequence[Value], at: int, opening: str) -> Iterator[LinePart]:
     shape = _shape(record.label, record.keys)
     yield LinePart(opening, -1, shape.names[at], values[at])
     named = f"{record.label} {record.texts[at]}"
@@ -286,7 +286,7 @@ def _parts(record: ScalarRecord, values: Sequence[Value], at: int, opening: str)
             count += 1
         elif n != at and text not in named:
             below = group_at if is_inner else 0
-            yield LinePart(f" {_shown(keys, shape.shown[n], values[n])}", below, shape.names[n], values[n])
+            yield LinePart(f" {_keyed_value(keys, shape.shown[n], values[n])}", below, shape.names[n], values[n])
             count += 1
 
 
@@ -294,7 +294,7 @@ class _Values(dict[str, Value]):
     """Cache of the values of leaves by their texts, because tools repeat the same values. Bounded."""
 
     def __missing__(self, text: str) -> Value:
-        found = _value(text)
+        found = _scalar_value(text)
         if len(text) <= LONG_VALUE_CHARS:
             if len(self) >= VALUES_MAX:
                 self.clear()
@@ -305,7 +305,7 @@ class _Values(dict[str, Value]):
 _VALUES = _Values()
 
 
-def _value(text: str) -> Value:
+def _scalar_value(text: str) -> Value:
     said = tuple(words(text[:LONG_VALUE_CHARS])) or (text[:LONG_VALUE_CHARS],)
     if said == (text,) and text.isascii():  # most values: the facts about the word hold for the value
         return _word_value(text, said)
@@ -350,6 +350,6 @@ def _is_date(text: str) -> bool:
     return len(text) <= DATE_CHARS_MAX and DATE.match(text) is not None
 
 
-def _shown(keys: tuple[str, ...], key: str, value: Value) -> str:
+def _keyed_value(keys: tuple[str, ...], key: str, value: Value) -> str:
     """Return the value after its key: "via ORD" says more than "ORD"."""
     return f"{key} {value.shown}" if keys else value.shown

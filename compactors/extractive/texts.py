@@ -13,7 +13,7 @@ from memory_engine.compactors.extractive.agenda import Remark, remark
 from memory_engine.compactors.extractive.arguments import CallArguments, read_arguments
 from memory_engine.compactors.extractive.outputs import Output, read_output, record_output
 from memory_engine.compactors.extractive.printed import printed_in
-from memory_engine.compactors.extractive.structured import ToldRecord, read_json, told
+from memory_engine.compactors.extractive.structured import ToldRecord, line_records, read_json
 from memory_engine.compactors.extractive.words import distinct_terms
 from memory_engine.core.lazy import regex
 from memory_engine.language.leaning import leans
@@ -117,7 +117,7 @@ class SourceText(msgspec.Struct, gc=False):
         """
         found = self._answer
         if found is None:
-            found = self._answer = _answer(self.text)
+            found = self._answer = _parse_answer(self.text)
         return found
 
     @property
@@ -131,14 +131,14 @@ class SourceText(msgspec.Struct, gc=False):
         return self.answer[1]
 
 
-def _answer(text: str) -> tuple[tuple[ToldRecord, ...] | None, bool, str | None]:
+def _parse_answer(text: str) -> tuple[tuple[ToldRecord, ...] | None, bool, str | None]:
     value = read_json(text)
     fails = isinstance(value, dict) and (bool(value.get("error")) or value.get("success", value.get("ok")) is False)
     if text.lstrip()[:9].lower().startswith(ERROR_PREFIXES):
         fails = True
     if value is None:
         return None, fails, text
-    return tuple(told(value)), fails, printed_in(value)
+    return tuple(line_records(value)), fails, printed_in(value)
 
 
 class _KeptTexts:
@@ -169,6 +169,6 @@ _KEPT = _KeptTexts()
 _NOTHING = SourceText("")
 
 
-def text_of(said: str) -> SourceText:
+def source_text(said: str) -> SourceText:
     """Return the text with its analysis, which is filled in on demand."""
     return _KEPT.text(said) if said else _NOTHING

@@ -16,7 +16,7 @@ import msgspec
 from memory_engine.compactors.extractive.agenda import TALK, Agenda
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line
 from memory_engine.compactors.extractive.structured import ToldRecord, Value
-from memory_engine.compactors.extractive.texts import SourceText, text_of
+from memory_engine.compactors.extractive.texts import SourceText, source_text
 from memory_engine.compactors.extractive.words import VALUE_MARK, Unit, units_of
 from memory_engine.compactors.extractive.work import CallOutcome, WorkFact, facts_of, line_form
 from memory_engine.core.lazy import regex
@@ -182,7 +182,7 @@ def _named_in(heard: Heard) -> SourceText:
     if not heard.is_work:
         return heard.arguments
     asked = heard.arguments.asked
-    return text_of(asked.shown if asked.command is None else asked.command.shown)
+    return source_text(asked.shown if asked.command is None else asked.command.shown)
 
 
 class _Worths(dict[str, tuple[T, ...]]):
@@ -277,9 +277,9 @@ def _work(entries: Sequence[Entry], actions: Sequence[Action]) -> Steps[dict[Act
     found: dict[Action, tuple[WorkFact, ...]] = {}
     for action in ended:
         entry = entries[action.outcome]
-        text = text_of(_unframed(entry.text, frame))
+        text = source_text(_unframed(entry.text, frame))
         call = entries[action.call] if action.call >= 0 else None
-        asked = text_of(_asked_before(entries, action) if call is None else call.arguments or call.text).asked
+        asked = source_text(_asked_before(entries, action) if call is None else call.arguments or call.text).asked
         outcome = CallOutcome(text.output, _has_failed(entry, text), text.printed is None)
         facts = facts_of((call or entry).name, asked, outcome)
         if facts or not (call or text.text):
@@ -295,7 +295,7 @@ def _last_lines(text: str) -> list[str]:
 
 def _unframed(text: str, frame: Collection[str]) -> str:
     """Remove last lines that most other results share, such as a prompt or the current folder."""
-    if not frame or text_of(text).records is not None:
+    if not frame or source_text(text).records is not None:
         return text
     kept = text.rstrip().split("\n")
     stop = max(len(kept) - FRAME_LINES, 0)
@@ -356,9 +356,9 @@ def day_of(at: str) -> str:
     return day[:10] if ISO_DAY.match(day) else day
 
 
-def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> Steps[InputReading]:
+def read_input(entries: Sequence[Entry], earlier: Sequence[Line]) -> Steps[InputReading]:
     """Read the whole input once, so that its parts can be weighed."""
-    usage, agenda = TermUsage([text_of(line.text) for line in earlier]), Agenda(entries)
+    usage, agenda = TermUsage([source_text(line.text) for line in earlier]), Agenda(entries)
     actions = pair_calls(entries)
     yield
     work = yield from _work(entries, actions)
@@ -368,8 +368,8 @@ def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> Steps[InputReadin
     wordings: Counter[str] = Counter()
     said: set[str] = set()
     for index, entry in enumerate(entries):
-        arguments = text_of(entry.arguments if entry.kind == "tool_call" else "")
-        one = Heard(entry, text_of(entry.text), arguments, index in at_work)
+        arguments = source_text(entry.arguments if entry.kind == "tool_call" else "")
+        one = Heard(entry, source_text(entry.text), arguments, index in at_work)
         usage.hear(index, one)
         yield
         remarks = one.text.remarks if entry.kind in REMARKED_KINDS else ()

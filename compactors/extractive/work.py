@@ -11,7 +11,7 @@ import msgspec
 
 from memory_engine.compactors.extractive.arguments import CallArguments
 from memory_engine.compactors.extractive.edits import change_of, changed, patched_files
-from memory_engine.compactors.extractive.outputs import FileHits, Output, one_line
+from memory_engine.compactors.extractive.outputs import FileHits, Output, shorten_middle
 from memory_engine.compactors.extractive.shell import FileRead
 from memory_engine.context.work_lines import CommandLine, FileLine, WorkLine
 from memory_engine.core.sections import COMMANDS, FILES, TESTS
@@ -86,13 +86,15 @@ def _of_command(asked: CallArguments, outcome: CallOutcome) -> Iterator[WorkFact
         removed = map(clean, command.removes)
         yield from (WorkFact(FILES, FileLine(path, status="deleted"), Rank.CHANGE) for path in removed)
     if output.run is not None:
-        yield _run(one_line(command.shown, COMMAND_CHARS_MAX), outcome)
+        yield _run(shorten_middle(command.shown, COMMAND_CHARS_MAX), outcome)
     elif command.reads and not has_failed(outcome):
         yield from (_shell_read(read, output, alone=len(command.reads) == 1) for read in command.reads)
     else:
         sought = command.is_search or command.is_listing
         rank = Rank.FAILURE if has_failed(outcome) else Rank.SEARCH if sought else Rank.EFFECT
-        line = _command(one_line(command.shown, COMMAND_CHARS_MAX), outcome, searches=sought, lists=command.is_listing)
+        line = _command(
+            shorten_middle(command.shown, COMMAND_CHARS_MAX), outcome, searches=sought, lists=command.is_listing
+        )
         yield WorkFact(COMMANDS, line, rank)
 
 
@@ -174,7 +176,7 @@ def _of_tool(name: str, asked: CallArguments, outcome: CallOutcome) -> Iterator[
         where = f" at {asked.first}-{asked.last}" if asked.last else ""
         yield WorkFact(FILES, FileLine(clean(asked.paths[0]), failure=f"nothing{where}"), Rank.READ)
     elif (asked.paths or output.header) and (output.numbers or _is_text_of_file(asked, output)):
-        yield _read(asked, output)
+        yield _read_fact(asked, output)
     elif output.diff or output.numbers or (output.lines >= LOG_LINES_MIN and not output.is_prose):
         rank = Rank.FAILURE if has_failed(outcome) else Rank.EFFECT
         yield WorkFact(COMMANDS, _command(_title(name, asked), outcome), rank)
@@ -191,7 +193,7 @@ def _others(asked: CallArguments) -> list[str]:
     return [value for _, value in asked.values if value not in asked.paths and not value.lstrip("-").isdecimal()]
 
 
-def _read(asked: CallArguments, output: Output) -> WorkFact:
+def _read_fact(asked: CallArguments, output: Output) -> WorkFact:
     path = clean(asked.paths[0] if asked.paths else output.header)
     asks = asked.first or asked.last
     if output.numbers is not None and (asks or output.numbers[0] > 1):
@@ -210,7 +212,7 @@ def _run(command: str, outcome: CallOutcome) -> WorkFact:
 
 
 def _title(name: str, asked: CallArguments) -> str:
-    shown, name = one_line(asked.shown, COMMAND_CHARS_MAX), clean(name)
+    shown, name = shorten_middle(asked.shown, COMMAND_CHARS_MAX), clean(name)
     return f"{name}: {shown}" if name and shown else name or shown or "call"
 
 
@@ -223,7 +225,7 @@ def has_failed(outcome: CallOutcome) -> bool:
 def _failure(outcome: CallOutcome) -> str:
     output = outcome.output
     told = output.error or output.first or "no result"
-    return one_line(told, FAILURE_CHARS_MAX).replace("; ", ", ")
+    return shorten_middle(told, FAILURE_CHARS_MAX).replace("; ", ", ")
 
 
 def _command(title: str, outcome: CallOutcome, *, searches: bool = False, lists: bool = False) -> CommandLine:
@@ -231,30 +233,30 @@ def _command(title: str, outcome: CallOutcome, *, searches: bool = False, lists:
     if has_failed(outcome):
         code = f"exit {output.exit_code}" if output.exit_code else ""
         told = output.error or next(iter(output.last), "")
-        told = "" if code and told.lower().startswith("exit code") else one_line(told, ERROR_CHARS_MAX)
+        told = "" if code and told.lower().startswith("exit code") else shorten_middle(told, ERROR_CHARS_MAX)
         return CommandLine(title, ": ".join(filter(None, (code, told))) or "failed", has_failed=True)
     if output.is_empty:
         return CommandLine(title, "nothing found" if searches else "no output")
     if output.hits:
-        return CommandLine(title, _counted(output.hits))
+        return CommandLine(title, _hit_count(output.hits))
     if output.diff:
         files = [f"{file.path} +{file.count}/-{file.removed}" for file in output.diff]
-        return CommandLine(title, f"changes in {len(files)}: {_listed(files)}")
+        return CommandLine(title, f"changes in {len(files)}: {_fitting_names(files)}")
     if output.names and (lists or len(output.names) > 1):
-        return CommandLine(title, f"{len(output.names)} found: {_listed(output.names)}")
-    return CommandLine(title, _told(outcome))
+        return CommandLine(title, f"{len(output.names)} found: {_fitting_names(output.names)}")
+    return CommandLine(title, _outcome_text(outcome))
 
 
-def _told(outcome: CallOutcome) -> str:
+def _outcome_text(outcome: CallOutcome) -> str:
     """Return a short output whole; for a longer one its error, or its first and last line."""
     output = outcome.output
     if output.short:
         return output.short
     if output.error:
-        return one_line(output.error, ERROR_CHARS_MAX)
+        return shorten_middle(output.error, ERROR_CHARS_MAX)
     told = list(dict.fromkeys(filter(None, (output.first, *output.last[:1]))))
     room = OUTCOME_CHARS_MAX // max(len(told), 1)
-    return " … ".join(one_line(line, room) for line in told) or f"{output.lines} lines"
+    return " … ".join(shorten_middle(line, room) for line in told) or f"{output.lines} lines"
 
 
 def line_form(line: str) -> str:
@@ -262,14 +264,14 @@ def line_form(line: str) -> str:
     return line[:12].rpartition(" ")[0] or line[:12]
 
 
-def _counted(hits: Sequence[FileHits]) -> str:
+def _hit_count(hits: Sequence[FileHits]) -> str:
     total = sum(hit.count for hit in hits)
     if len(hits) == 1:
         return f"{total} hits in {hits[0].path}"
-    return f"{total} hits in {len(hits)} files: {_listed([f'{hit.path} ({hit.count})' for hit in hits])}"
+    return f"{total} hits in {len(hits)} files: {_fitting_names([f'{hit.path} ({hit.count})' for hit in hits])}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _fitting_names(names: Sequence[str]) -> str:
     """Return the first names that fit, and how many more there are."""
     told: list[str] = []
     room = NAMES_CHARS_MAX

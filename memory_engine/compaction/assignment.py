@@ -90,18 +90,18 @@ def assigned(  # noqa: PLR0913 - the inputs of the assignment, and the compactor
     """
     pieces: list[tuple[Compactor, tuple[str, ...]]] = []
     for chunk_id in plan.singles:
-        single = _group(state, (chunk_id,), afresh)
+        single = _atom_part(state, (chunk_id,), afresh)
         able = (c for c in compactors if single.given and _takes_flow(c) and can_compact(c, single.given))
         pieces.append((next(able, fallback), single.ids))
     place = {chunk_id: n for n, chunk_id in enumerate(plan.batch)}
     rest = list(grouped(state, plan.batch, afresh) if groups is None else groups)
     for compactor in filter(_takes_flow, compactors):
-        for taken in _taken(compactor, rest):
-            ids = _ids(taken)
+        for taken in _accepted_runs(compactor, rest):
+            ids = _part_ids(taken)
             pieces.append((compactor, tuple(sorted(ids, key=place.__getitem__))))
             gone = set(ids)
             rest = [group for group in rest if group.ids[0] not in gone]
-    return (*pieces, (fallback, tuple(sorted(_ids(rest), key=place.__getitem__)))) if rest else tuple(pieces)
+    return (*pieces, (fallback, tuple(sorted(_part_ids(rest), key=place.__getitem__)))) if rest else tuple(pieces)
 
 
 def declared(
@@ -127,13 +127,13 @@ def declared(
             and chunk.id not in spared
             and (wanted is None or chunk.id in wanted)
         ]
-        pieces += ((compactor, _ids(taken)) for taken in _taken(compactor, groups))
+        pieces += ((compactor, _part_ids(taken)) for taken in _accepted_runs(compactor, groups))
         gone = {chunk_id for _, ids in pieces for chunk_id in ids}
         rest = [chunk for chunk in rest if chunk.id not in gone]
     return replace(plan, outside=tuple(chunk_id for _, ids in pieces for chunk_id in ids)), tuple(pieces)
 
 
-def _taken(compactor: Compactor, groups: Sequence[AtomPart]) -> list[list[AtomPart]]:
+def _accepted_runs(compactor: Compactor, groups: Sequence[AtomPart]) -> list[list[AtomPart]]:
     """Return the groups that a compactor takes: all together if it can, else in runs."""
     if not groups:
         return []
@@ -162,10 +162,10 @@ def grouped(state: State, batch: Sequence[str], afresh: Afresh) -> list[AtomPart
     by_atom: dict[object, list[str]] = {}
     for chunk_id in batch:
         by_atom.setdefault(leaders.get(chunk_id, chunk_id), []).append(chunk_id)
-    return [_group(state, ids, afresh) for ids in by_atom.values()]
+    return [_atom_part(state, ids, afresh) for ids in by_atom.values()]
 
 
-def _group(state: State, ids: Sequence[str], afresh: Afresh) -> AtomPart:
+def _atom_part(state: State, ids: Sequence[str], afresh: Afresh) -> AtomPart:
     return AtomPart(tuple(ids), tuple(chunk for chunk_id in ids for chunk in _given_for(state, chunk_id, afresh)))
 
 
@@ -181,14 +181,14 @@ def _given(groups: Sequence[AtomPart]) -> list[Chunk]:
     return [chunk for group in groups for chunk in group.given]
 
 
-def _ids(groups: Sequence[AtomPart]) -> tuple[str, ...]:
+def _part_ids(groups: Sequence[AtomPart]) -> tuple[str, ...]:
     return tuple(chunk_id for group in groups for chunk_id in group.ids)
 
 
 def refused(state: State, plan: Plan, compactor: Compactor, afresh: Afresh) -> Sequence[Chunk]:
     """Return the chunks of the first part of a plan that a compactor cannot take alone; empty if it can take all."""
     parts = [*((chunk_id,) for chunk_id in plan.singles), *([plan.batch] if plan.batch else [])]
-    given = (_group(state, part, afresh).given for part in parts)
+    given = (_atom_part(state, part, afresh).given for part in parts)
     return next((chunks for chunks in given if not can_compact(compactor, chunks)), ())
 
 

@@ -308,11 +308,11 @@ class LogOriginals(msgspec.Struct, frozen=True):
         first = await self.reader.as_first(self.thread_id, chunks)
         rows = await self.reader.rows_at(self.thread_id, {chunk.seq for chunk in first.values()})
         return await aside(
-            lambda: {chunk_id: _time(rows[chunk.seq]) for chunk_id, chunk in first.items()}, items=len(first)
+            lambda: {chunk_id: _event_time(rows[chunk.seq]) for chunk_id, chunk in first.items()}, items=len(first)
         )
 
 
-def _time(row: StoredEvent) -> str:
+def _event_time(row: StoredEvent) -> str:
     return to_datetime(row.occurred_at_us if row.occurred_at_us is not None else row.recorded_at_us).isoformat()
 
 

@@ -30,7 +30,7 @@ async def compacted(
     """
     if mask is None or works_ahead(compactor):
         return await compactor.compact(chunks, context)
-    texts = list(_texts(chunks, context))
+    texts = list(_maskable_texts(chunks, context))
     hidden = await aside(partial(Placeholders, mask, texts), items=sum(map(len, texts)) // CHARS_AN_ITEM)
     if not hidden:
         return await compactor.compact(chunks, context)
@@ -50,7 +50,7 @@ def _is_line(line: object) -> bool:
     return isinstance(line, SummaryLine)
 
 
-def _texts(chunks: Sequence[Chunk], context: CompactionContext) -> Iterator[str]:
+def _maskable_texts(chunks: Sequence[Chunk], context: CompactionContext) -> Iterator[str]:
     """Yield every text that is to be hidden, by hiding nothing."""
     said: list[str] = []
 
@@ -67,18 +67,18 @@ def _texts(chunks: Sequence[Chunk], context: CompactionContext) -> Iterator[str]
 def _chunk(chunk: Chunk, hide: Hide) -> Chunk:
     return replace(
         chunk,
-        content=_content(chunk.content, hide),
+        content=_mask_content(chunk.content, hide),
         calls=tuple(replace(call, arguments=hide(call.arguments)) for call in chunk.calls),
-        lines=_lines(chunk.lines, hide),
+        lines=_mask_lines(chunk.lines, hide),
         native=hide(chunk.native) if chunk.native else "",
     )
 
 
-def _content(content: Content, hide: Hide) -> Content:
-    return hide(content) if isinstance(content, str) else tuple(_part(part, hide) for part in content)
+def _mask_content(content: Content, hide: Hide) -> Content:
+    return hide(content) if isinstance(content, str) else tuple(_mask_part(part, hide) for part in content)
 
 
-def _part(part: Part, hide: Hide) -> Part:
+def _mask_part(part: Part, hide: Hide) -> Part:
     match part:
         case TextPart():
             return replace(part, text=hide(part.text))
@@ -92,11 +92,11 @@ def _address(url: str, hide: Hide) -> str:
     return url if url.startswith("data:") else hide(url)
 
 
-def _lines(lines: Sequence[SummaryLine], hide: Hide) -> tuple[SummaryLine, ...]:
+def _mask_lines(lines: Sequence[SummaryLine], hide: Hide) -> tuple[SummaryLine, ...]:
     return tuple(replace(line, text=hide(line.text)) for line in lines)
 
 
 def _context(context: CompactionContext, hide: Hide) -> CompactionContext:
     texts = {name: hide(getattr(context, name)) for name in _TEXTS}
     lists = {name: tuple(map(hide, getattr(context, name))) for name in _LISTS}
-    return replace(context, earlier=_lines(context.earlier, hide), **texts, **lists)
+    return replace(context, earlier=_mask_lines(context.earlier, hide), **texts, **lists)

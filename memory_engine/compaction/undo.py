@@ -242,7 +242,7 @@ class _Found:
     @classmethod
     async def of(cls, kernel: Kernel, thread: _ThreadNow, named: str, *, undone: bool) -> "_Found":
         """Find a compaction by its id or a summary's id, or take the latest; `undone` also allows an undone one."""
-        found, steps = await _named(kernel.reader, thread, named, undone=undone)
+        found, steps = await _find_compaction(kernel.reader, thread, named, undone=undone)
         aftermath = await read_aftermath(kernel.reader, thread.id, thread.state, after=found.seq)
         return cls(kernel, thread, with_fate(found, steps, aftermath), steps, aftermath)
 
@@ -348,7 +348,9 @@ def _since(seq: int) -> str:
     return f" since event {seq}" if seq else ""
 
 
-async def _named(reader: LogReader, thread: _ThreadNow, named: str, *, undone: bool) -> tuple[Compaction, Steps]:
+async def _find_compaction(
+    reader: LogReader, thread: _ThreadNow, named: str, *, undone: bool
+) -> tuple[Compaction, Steps]:
     """Return the named compaction and the steps since it, reading the log backwards only as far as needed.
 
     Raises `CompactionNotLive` if the compaction never completed or is unknown.
@@ -358,7 +360,7 @@ async def _named(reader: LogReader, thread: _ThreadNow, named: str, *, undone: b
     upto, steps, found = thread.state.seq, Steps(), list[Compaction]()
     for after in spans_back(upto):
         steps = await read_steps(reader, thread.id, upto, after=after)
-        found = _matching(steps.finished, named, root)
+        found = _compactions_named(steps.finished, named, root)
         standing = [one for one in found if undone or one.seq not in steps.undone]
         if standing:
             return standing[-1], steps
@@ -367,7 +369,7 @@ async def _named(reader: LogReader, thread: _ThreadNow, named: str, *, undone: b
     raise CompactionNotLive(thread.id, named, _why_none(steps, named))
 
 
-def _matching(finished: list[Compaction], named: str, root: str) -> list[Compaction]:
+def _compactions_named(finished: list[Compaction], named: str, root: str) -> list[Compaction]:
     """Return compactions with this id, else the one that made the summary `root`; without a name, all of them."""
     found = [one for one in finished if not named or one.compaction_id == named]
     return found or [one for one in finished if root and any(root in replaced.summaries for replaced in one.replaced)]

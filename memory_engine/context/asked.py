@@ -129,7 +129,7 @@ class AskedWindows:
         await self.read(runtime)
         asking, upto = self._of(runtime), runtime.state.seq
         asking.ask(max_tokens)
-        lacking = _messages(runtime.id, unsaid)
+        lacking = _message_seqs(runtime.id, unsaid)
         moved = asking.has_moved or asking.lacks != (len(unsaid), lacking)
         wants = counted > 0 and asking.wants_report(upto)
         if not moved and not wants:
@@ -167,7 +167,7 @@ class AskedWindows:
         return self._asking.setdefault(runtime, _Asking())
 
 
-def _messages(thread_id: str, unsaid: "Sequence[Weighed]") -> tuple[int, ...]:
+def _message_seqs(thread_id: str, unsaid: "Sequence[Weighed]") -> tuple[int, ...]:
     """Return the seqs of the thread's messages that contain these statements, in order, at most `UNSAID_MAX`."""
     return tuple(dict.fromkeys(one.seq for one in unsaid if one.thread_id == thread_id))[:UNSAID_MAX]
 

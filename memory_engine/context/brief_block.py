@@ -55,7 +55,7 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.thread_id, self.seq, self.n
 
 
-def chosen(
+def fit_statements(
     statements: Sequence[Weighed], room: int | None, counter: TokenCounter, *, request_room: int | None = None
 ) -> list[Weighed]:
     """Return the statements that fit, in chronological order; the one at which the room ends may be cut.
@@ -64,12 +64,15 @@ def chosen(
     `request_room` tokens of their own (default: they share the room); all others take up to `room` (`None`: all fit).
     """
     if room is None:
-        return sorted(statements, key=_time)
+        return sorted(statements, key=_statement_order)
     request = _in_order_of_need([one for one in statements if one.request])
     rest = [one for one in statements if not one.request]
     if request_room is None:
-        return sorted(_within([*request, *rest], room, counter), key=_time)
-    return sorted([*_within(request, request_room, counter), *_within(rest, room, counter)], key=_time)
+        return sorted(_fitting_statements([*request, *rest], room, counter), key=_statement_order)
+    return sorted(
+        [*_fitting_statements(request, request_room, counter), *_fitting_statements(rest, room, counter)],
+        key=_statement_order,
+    )
 
 
 def tokens_of(one: Weighed, counter: TokenCounter) -> int:
@@ -86,7 +89,7 @@ def lines_of(statements: Sequence[Weighed]) -> list[StandingLine]:
     for end in range(1, len(statements) + 1):
         first = statements[start]
         if end == len(statements) or not _is_of(first, statements[end]):
-            lines.append(StandingLine(_line(statements[start:end]), first.thread_id, first.seq, is_part=True))
+            lines.append(StandingLine(_message_line(statements[start:end]), first.thread_id, first.seq, is_part=True))
             start = end
     return lines
 
@@ -95,7 +98,7 @@ def _is_of(first: Weighed, one: Weighed) -> bool:
     return (one.thread_id, one.seq, one.pinned) == (first.thread_id, first.seq, first.pinned)
 
 
-def _line(statements: Sequence[Weighed]) -> str:
+def _message_line(statements: Sequence[Weighed]) -> str:
     """Join the statements of one message in their order, with a gap mark where statements are left out."""
     said, after = "", statements[0].n - 1
     for one in statements:
@@ -117,7 +120,7 @@ def _about(one: Weighed) -> str:
     return f'(on "{" ".join(one.text.split()[:4])} {GAP}" {one.note.strip("()")})'
 
 
-def _time(one: Weighed) -> tuple[bool, int, int]:
+def _statement_order(one: Weighed) -> tuple[bool, int, int]:
     return not one.thread_id, one.seq, one.n
 
 
@@ -129,28 +132,30 @@ def _in_order_of_need(request: Sequence[Weighed]) -> list[Weighed]:
     return [*edges, *binding, *(one for one in ordered[1:-1] if not one.binds)]
 
 
-def _within(statements: Sequence[Weighed], room: int, counter: TokenCounter) -> list[Weighed]:
+def _fitting_statements(statements: Sequence[Weighed], room: int, counter: TokenCounter) -> list[Weighed]:
     found: list[Weighed] = []
     left = room
     for one in statements:
         size = tokens_of(one, counter)
         if size > left:
-            cut = _cut(one, left, counter)
+            cut = _cut_statement(one, left, counter)
             return [*found, cut] if cut is not None else found
         found.append(one)
         left -= size
     return found
 
 
-def _cut(one: Weighed, room: int, counter: TokenCounter) -> Weighed | None:
+def _cut_statement(one: Weighed, room: int, counter: TokenCounter) -> Weighed | None:
     """Return the beginning and end of a statement in at most `room` tokens, or `None` if too little would remain."""
-    left = room - (tokens_of(one, counter) - counter.count(one.text)) - counter.count(_left_out(one, len(one.text)))
+    left = (
+        room - (tokens_of(one, counter) - counter.count(one.text)) - counter.count(_omission_mark(one, len(one.text)))
+    )
     if left < CUT_TOKENS_MIN:
         return None
     chars = _longest(lambda n: counter.count(" ".join(_ends(one.text, n))), left, len(one.text))
     head, tail = _ends(one.text, chars)
     gone = len(one.text) - len(head) - len(tail)
-    return msgspec.structs.replace(one, text=f"{head} {_left_out(one, gone)} {tail}".rstrip())
+    return msgspec.structs.replace(one, text=f"{head} {_omission_mark(one, gone)} {tail}".rstrip())
 
 
 def _ends(text: str, chars: int) -> tuple[str, str]:
@@ -159,7 +164,7 @@ def _ends(text: str, chars: int) -> tuple[str, str]:
     return text[:head].rstrip(), text[len(text) - (chars - head) :].lstrip()
 
 
-def _left_out(one: Weighed, chars: int) -> str:
+def _omission_mark(one: Weighed, chars: int) -> str:
     opened = f': open("{one.reference}")' if one.reference else ""
     return f"[{GAP} {chars:,} more characters{opened}]"
 
@@ -181,7 +186,10 @@ class RankedBlock(StandingBlock, frozen=True, kw_only=True):
     def whole(cls, name: str, heading: str, weighed: Sequence[Weighed]) -> "RankedBlock":
         """Return the block with all statements, which are given in order of rank."""
         return cls(
-            name=name, heading=heading, lines=tuple(lines_of(sorted(weighed, key=_time))), weighed=tuple(weighed)
+            name=name,
+            heading=heading,
+            lines=tuple(lines_of(sorted(weighed, key=_statement_order))),
+            weighed=tuple(weighed),
         )
 
     def within(
@@ -195,7 +203,7 @@ class RankedBlock(StandingBlock, frozen=True, kw_only=True):
         """Return the block in at most `room` tokens, without the messages in `shown` (thread and seq)."""
         offered = [one for one in self.weighed if one.pinned or (one.thread_id, one.seq) not in shown]
         left = None if room is None else max(0, room - counter.count(self.heading))
-        held = chosen(offered, left, counter, request_room=request_room)
+        held = fit_statements(offered, left, counter, request_room=request_room)
         return msgspec.structs.replace(self, lines=tuple(lines_of(held)), weighed=tuple(held))
 
 

@@ -74,12 +74,12 @@ def _tokens(_policy: object, attribute: "Attribute[int]", value: int) -> None:
         raise ValueError(f"{attribute.name} is a number of tokens, not {value}")
 
 
-def _share(_shares: object, attribute: "Attribute[float]", value: float) -> None:
+def _check_share(_shares: object, attribute: "Attribute[float]", value: float) -> None:
     if not 0 <= value <= 1:
         raise ValueError(f"{attribute.name} is a share of the room, from 0 to 1, not {value}")
 
 
-def _blocks(_policy: object, _attribute: object, value: Sequence[str] | Mapping[str, float] | None) -> None:
+def _check_block_shares(_policy: object, _attribute: object, value: Sequence[str] | Mapping[str, float] | None) -> None:
     if isinstance(value, str):
         raise TypeError(f"blocks is a list of names, or a mapping of names to shares, not {value!r}")
     for name, share in value.items() if isinstance(value, Mapping) else ():
@@ -113,14 +113,14 @@ class ContextPolicy:
     reference for reading the whole (`thread.open`), so that more turns fit. 0: results stay whole.
     """
 
-    blocks: Sequence[str] | Mapping[str, float] | None = field(default=None, validator=_blocks)
-    summary: float = field(default=0.06, validator=_share)
-    recent: float = field(default=0.12, validator=_share)
-    previous: float = field(default=0.25, validator=_share)
+    blocks: Sequence[str] | Mapping[str, float] | None = field(default=None, validator=_check_block_shares)
+    summary: float = field(default=0.06, validator=_check_share)
+    recent: float = field(default=0.12, validator=_check_share)
+    previous: float = field(default=0.25, validator=_check_share)
     recalled_max: int = field(default=RECALLED_MAX, validator=_tokens)
     split: Splitter | None = field(default=None, validator=_function)
-    refill: float = field(default=REFILL, validator=_share)
-    references: float = field(default=REFERENCES, validator=_share)
+    refill: float = field(default=REFILL, validator=_check_share)
+    references: float = field(default=REFERENCES, validator=_check_share)
 
     def __call__(self, room: Room) -> Split:
         """Return the maximum tokens of each part."""
@@ -167,7 +167,7 @@ def divide_by_policy(flow: "Flow", room: int, policy: ContextPolicy, choice: "Wi
     if choice.brief is not None:
         choice = replace(choice, brief=choice.brief.beside_recall())
     if offered.newest > flowing:
-        return _cut(flow, room, min(split.recalled, int(flowing * SPARED_SHARE)), choice)
+        return _cut_flow(flow, room, min(split.recalled, int(flowing * SPARED_SHARE)), choice)
     least = offered.newest
     if at > 0 and turns.sizes[at - 1] <= min(split.previous, flowing - offered.newest):
         least += turns.sizes[at - 1]
@@ -204,7 +204,7 @@ def _split(policy: ContextPolicy, room: Room) -> Split:
     return split
 
 
-def _cut(flow: "Flow", room: int, spared: int, choice: "WindowChoice") -> Divided | None:
+def _cut_flow(flow: "Flow", room: int, spared: int, choice: "WindowChoice") -> Divided | None:
     """Return the newest atoms and summaries that fit, with some room reserved for recall if possible."""
     for least_recalled in (spared, 0):
         chosen = choice.of(flow, room - least_recalled)

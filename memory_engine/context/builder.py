@@ -29,7 +29,7 @@ from memory_engine.context.rendering import (
     assemble,
     assembled,
     message_tokens,
-    render,
+    render_chunk,
     render_held,
 )
 from memory_engine.context.shortening import fair_shares, keep_last_lines
@@ -169,7 +169,7 @@ def summaries_of(chunks: Iterable[Chunk]) -> tuple[list[Chunk], int]:
     return [chunk for chunk in top if chunk.category is Category.MEMORY], tokens
 
 
-def _shown(blocks: "Sequence[ShownBlock]", kept: HeldWindow) -> tuple[StandingBlock, ...]:
+def _standing_blocks(blocks: "Sequence[ShownBlock]", kept: HeldWindow) -> tuple[StandingBlock, ...]:
     """Return the blocks of a context, including its brief and what was pinned since the brief was built."""
     return (*(one.block for one in blocks), *(block for block in (kept.brief, kept.added) if block is not None))
 
@@ -209,7 +209,7 @@ class ContextBuilder:
 
     def messages(self, chunk: Chunk) -> Iterable[Message]:
         """Return the messages of one chunk."""
-        return render(chunk, self.renderers)
+        return render_chunk(chunk, self.renderers)
 
     def tokens(self, messages: Iterable[Message]) -> int:
         """Return the tokens of messages."""
@@ -246,7 +246,7 @@ class ContextBuilder:
         known = spent.total if all(one.apart for one in chosen.atoms) else 0
         made = _finish(state, thread_id, layout.pieces(chosen), spent, self.counter, chosen.kept, known)
         made = _with_thinking(made, layout.thinking, self.counter)
-        return evolve(made, standing=_shown(blocks, chosen.kept))
+        return evolve(made, standing=_standing_blocks(blocks, chosen.kept))
 
     def choice(
         self, policy: ContextPolicy, kept: HeldWindow | None = None, brief: OfferedBrief | None = None
@@ -307,7 +307,7 @@ class ContextBuilder:
             state=state,
             thread_id=thread_id,
             pieces=pieces,
-            standing=_shown(blocks, divided.chosen.kept),
+            standing=_standing_blocks(blocks, divided.chosen.kept),
             spent=layout.spent(divided.chosen),
             room=divided.recalled,
             before=next(

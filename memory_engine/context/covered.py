@@ -79,7 +79,7 @@ class Covered:
             # a fraction between two positions of a state, which sorts like the other positions
             positions = cast("list[int]", _positions([seq for seq, _ in places], anchors))
             atoms = Bonds().read(self._chunks[place] for place in places).atoms()
-            self._atoms = [_placed(cost(atom, messages, size), positions) for atom in atoms]
+            self._atoms = [_reposition(cost(atom, messages, size), positions) for atom in atoms]
             self._made_of = made_of
         return self._atoms
 
@@ -88,23 +88,23 @@ class Covered:
             if chunk.type == ChunkType.COMPACTED:
                 self._open(chunk)
             elif chunk.category not in TRAILING:
-                self._chunks[_place(chunk.id)] = chunk
+                self._chunks[_chunk_order(chunk.id)] = chunk
                 self.tokens += chunk.tokens
 
     def _open(self, summary: Chunk) -> None:
         for chunk_id in summary.parent_ids:
-            seq, n = _place(chunk_id)
+            seq, n = _chunk_order(chunk_id)
             heappush(self._waiting, (-seq, -n, chunk_id))
 
 
-def _placed(one: Costed, positions: Sequence[int]) -> Costed:
+def _reposition(one: Costed, positions: Sequence[int]) -> Costed:
     """Return an atom whose positions are replaced by the elements of `positions` at those indexes."""
     atom = replace(one.atom, positions=tuple(positions[n] for n in one.atom.positions))
     pieces = tuple(replace(piece, position=positions[piece.position]) for piece in one.pieces)
     return replace(one, atom=atom, pieces=pieces, spoken=positions[one.spoken] if one.spoken >= 0 else -1)
 
 
-def _place(chunk_id: str) -> tuple[int, int]:
+def _chunk_order(chunk_id: str) -> tuple[int, int]:
     seq, _, n = chunk_id.partition(".")
     return int(seq), int(n) if n.isdecimal() else 0
 

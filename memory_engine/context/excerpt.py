@@ -19,13 +19,13 @@ def excerpt(text: str, query_terms: frozenset[str], tokens: int, counter: TokenC
 
     Omissions are marked. A term weighs less the more sentences contain it.
     """
-    spans = _parts(text)
+    spans = _sentence_spans(text)
     held = [query_terms.intersection(terms(text[start:end])) for start, end in spans]
     having = Counter(chain.from_iterable(held))
     weights = [sum(1 / having[term] for term in sorted(one)) for one in held]
     chars = len(text) * tokens // max(1, counter.count(text))
     for _ in range(_TRIES_MAX):
-        start, end = _around(spans, weights, chars)
+        start, end = _grow_span(spans, weights, chars)
         if start == end:
             return ""
         shown = f"{LEFT_OUT + ' ' if start else ''}{text[start:end]}{' ' + LEFT_OUT if end < len(text) else ''}"
@@ -35,7 +35,7 @@ def excerpt(text: str, query_terms: frozenset[str], tokens: int, counter: TokenC
     return ""
 
 
-def _parts(text: str) -> list[tuple[int, int]]:
+def _sentence_spans(text: str) -> list[tuple[int, int]]:
     """Return the spans of sentences and lines, in order, none longer than `PART_CHARS_MAX`."""
     found: list[tuple[int, int]] = []
     for first, end in rough_spans(text):
@@ -49,7 +49,7 @@ def _parts(text: str) -> list[tuple[int, int]]:
     return found
 
 
-def _around(spans: Sequence[tuple[int, int]], weights: Sequence[float], chars: int) -> tuple[int, int]:
+def _grow_span(spans: Sequence[tuple[int, int]], weights: Sequence[float], chars: int) -> tuple[int, int]:
     """Return the span of the weightiest part and as many neighbours as fit, weightier first; empty if none fits."""
     fitting = [n for n, (start, end) in enumerate(spans) if end - start <= chars]
     if not fitting:

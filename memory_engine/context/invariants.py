@@ -317,17 +317,17 @@ class Bonds:
 
     def first_of(self, position: int) -> int:
         """Return the position of the first chunk of the atom that contains a chunk, whatever follows."""
-        return _found(self._leader, position)
+        return _find_root(self._leader, position)
 
     def atoms(self, since: int = 0) -> Iterator[Atom]:
         """Yield the atoms whose first chunk is at position `since` or later, in order of their first chunks."""
         leader = self._leader
-        opened = {_found(leader, position) for position in self.pending()}
+        opened = {_find_root(leader, position) for position in self.pending()}
         leading: list[int] = []
         # plain integers: one object per atom would slow down garbage collection
         after, last = dict[int, int](), dict[int, int]()
         for position in range(since, len(leader)):
-            first = _found(leader, position)
+            first = _find_root(leader, position)
             if first == position:
                 leading.append(first)
             elif first >= since:
@@ -344,7 +344,7 @@ def atoms_of(chunks: Iterable[Chunk]) -> list[Atom]:
     return list(Bonds().read(chunks).atoms())
 
 
-def _found(leader: list[int], position: int) -> int:
+def _find_root(leader: list[int], position: int) -> int:
     while leader[position] != position:
         leader[position] = leader[leader[position]]
         position = leader[position]
@@ -353,7 +353,7 @@ def _found(leader: list[int], position: int) -> int:
 
 def _join(leader: list[int], members: Sequence[int]) -> int:
     """Merge the atoms that contain these chunks, and return the first position, which leads the merged atom."""
-    firsts = {_found(leader, member) for member in members}
+    firsts = {_find_root(leader, member) for member in members}
     first = min(firsts)
     for other in firsts:
         leader[other] = first

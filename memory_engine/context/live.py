@@ -33,10 +33,10 @@ async def over_newest(kernel: Kernel, thread_id: str, state: State, work: Callab
                 return work(Indexed(state, index))
         finally:
             index.lock.release()
-    return await aside(lambda: _alone(index, state, work), items=state.tally.chunks)
+    return await aside(lambda: _with_index(index, state, work), items=state.tally.chunks)
 
 
-def _alone(index: FlowIndex, state: State, work: Callable[[ChunkSource], T]) -> T:
+def _with_index(index: FlowIndex, state: State, work: Callable[[ChunkSource], T]) -> T:
     with index.lock:
         return work(Indexed(state, index))
 

@@ -69,7 +69,7 @@ async def _origins(kernel: Kernel, thread_id: str, seqs: Collection[int], depth:
     kept: dict[int, Ownership] = kernel.caches.made(thread_id, "origins", dict[int, Ownership])
     stored = await kernel.reader.rows_at(thread_id, [seq for seq in seqs if seq not in kept])
     events = {seq: kernel.reader.decode(thread_id, row).event for seq, row in stored.items()}
-    sources = {seq: _sources(event) for seq, event in events.items()}
+    sources = {seq: _entry_sources(event) for seq, event in events.items()}
     wanted: dict[str, set[str]] = {}
     for source_thread, ids in sources.values():
         wanted.setdefault(source_thread, set()).update(ids)
@@ -84,7 +84,7 @@ async def _origins(kernel: Kernel, thread_id: str, seqs: Collection[int], depth:
     return {**kept, **gone}
 
 
-def _sources(event: Event | UnknownEvent) -> tuple[str, tuple[str, ...]]:
+def _entry_sources(event: Event | UnknownEvent) -> tuple[str, tuple[str, ...]]:
     """Return the source thread of an entry and the ids of its source events; empty for an entry of the agent itself."""
     if getattr(event, "own", False):
         return "", ()

@@ -39,7 +39,7 @@ from memory_engine.errors import IntegrityError, ThreadNotFound
 from memory_engine.language.text import terms
 from memory_engine.recall.candidates import Choice
 from memory_engine.recall.extractors import MEMORY
-from memory_engine.recall.hits import Found, Hit, Shown, shown
+from memory_engine.recall.hits import Found, Hit, Shown, read_passages
 from memory_engine.recall.question import TERMS_MAX
 from memory_engine.recall.repetition import REPEATED_TERMS_MIN, Repetitions
 from memory_engine.recall.search import LIMIT_MAX, Asked
@@ -143,10 +143,12 @@ async def recalled_beside(
     Returns an empty message if nothing remains.
     """
     seen = await _seen_in(kernel, viewer, found.hits)
-    return await aside(partial(_beside, kernel, found.query, seen, beside, max_tokens), items=len(beside) + len(seen))
+    return await aside(
+        partial(_recall_beside, kernel, found.query, seen, beside, max_tokens), items=len(beside) + len(seen)
+    )
 
 
-def _beside(
+def _recall_beside(
     kernel: Kernel, query: str, hits: Sequence[Hit], beside: Sequence[str], max_tokens: int
 ) -> tuple[str, tuple[Hit, ...]]:
     notice = Chunk(id="beside", type=ChunkType.NOTICE, content="", retention=Retention.EPHEMERAL)
@@ -162,8 +164,8 @@ def _beside(
         builder=kernel[ContextBuilder],
     )
     block = _Block(draft, query)
-    said = {_plain(text) for text in beside}
-    block.take(hit for hit in hits if _plain(hit.text) not in said)
+    said = {_normalized(text) for text in beside}
+    block.take(hit for hit in hits if _normalized(hit.text) not in said)
     shown, chosen = block.rendered()
     return "\n".join(str(message["content"]) for message in shown.messages) if shown else "", chosen
 
@@ -268,7 +270,7 @@ class _Block:
 
     def append(self, hit: Hit, said: frozenset[str]) -> bool:
         """Add one passage with these terms, once, if it fits. Return whether the next may still fit."""
-        if _place(hit) in self._places or self._visible.shows(hit) or self._is_said(hit, said):
+        if _passage_key(hit) in self._places or self._visible.shows(hit) or self._is_said(hit, said):
             return True
         size = self._size(hit)
         if size > self._left:
@@ -289,7 +291,7 @@ class _Block:
         """Return the block and the passages in it: `None` and none if nothing fits, or if a renderer hides it."""
         chosen = sorted(self._chosen, key=lambda hit: (hit.at, hit.thread_id, hit.seq, hit.n))
         while chosen:
-            block = self._draft.block("\n".join([HEADING, *_lines(chosen)]))
+            block = self._draft.block("\n".join([HEADING, *_day_lines(chosen)]))
             if not block.messages:
                 break  # a renderer hides the recalled block
             if self._draft.tokens(block) <= self._draft.room:
@@ -301,7 +303,7 @@ class _Block:
         self._left -= size
         self._chosen.append(hit)
         self._days.add(hit.day)
-        self._places.add(_place(hit))
+        self._places.add(_passage_key(hit))
         self._said.add((hit.role, hit.speaker), said, hit)
 
     def _is_said(self, hit: Hit, said: frozenset[str]) -> bool:
@@ -309,12 +311,12 @@ class _Block:
         return len(said) >= REPEATED_TERMS_MIN and self._said.get((hit.role, hit.speaker), said) is not None
 
     def _terms(self, hit: Hit) -> frozenset[str]:
-        return _terms(hit, None if self._choice is None else self._choice.terms_at(hit.passage))
+        return _hit_terms(hit, None if self._choice is None else self._choice.terms_at(hit.passage))
 
     def _size(self, hit: Hit) -> int:
         """Return the tokens of a passage, including its day heading if it is the first passage of its day."""
         day = "" if hit.day in self._days else f"[{hit.day}]\n"
-        return self._draft.builder.counter.count(f"{day}{_item(hit)}\n")
+        return self._draft.builder.counter.count(f"{day}{_hit_item(hit)}\n")
 
     def _shortened(self, hit: Hit, room: int) -> Hit:
         """Return the hit with an excerpt as its text, or with no text if too little fits."""
@@ -324,12 +326,12 @@ class _Block:
         return replace(hit, text=excerpt(hit.text, self._query_terms, room, self._draft.builder.counter))
 
 
-def _terms(hit: Hit, indexed: Sequence[str] | None) -> frozenset[str]:
+def _hit_terms(hit: Hit, indexed: Sequence[str] | None) -> frozenset[str]:
     """Return the terms of a hit's text: those indexed for its passage, unless the passage has a title."""
     return frozenset(terms(hit.text) if hit.about or indexed is None else indexed)
 
 
-def _place(hit: Hit) -> tuple[str, int, int]:
+def _passage_key(hit: Hit) -> tuple[str, int, int]:
     """Return the identity of a passage, shortened or not."""
     return hit.thread_id, hit.seq, hit.n
 
@@ -344,12 +346,12 @@ class _Visible:
         cut = {piece.chunk.id for piece in draft.pieces if piece.shortened}
         self._whole = {chunk.seq for chunk in chunks if chunk.id not in cut}
         self._partly = {chunk.seq for chunk in chunks if chunk.id in cut}
-        self._partly |= {_seq(id_) for chunk in chunks if not chunk.lines for id_ in chunk.parent_ids}
+        self._partly |= {_chunk_seq(id_) for chunk in chunks if not chunk.lines for id_ in chunk.parent_ids}
         blocks = [block for block in draft.standing if not block.left_out]
         lines = [line for block in blocks for line in block.lines]
         self._standing = {(line.thread_id, line.seq) for line in lines if not line.is_part}
         self._partly |= {line.seq for line in lines if line.is_part and line.thread_id == self._thread_id}
-        self._text = _plain("\n".join(str(m.get("content")) for p in draft.pieces for m in p.messages))
+        self._text = _normalized("\n".join(str(m.get("content")) for p in draft.pieces for m in p.messages))
 
     def shows_event(self, seq: int) -> bool:
         """Return whether the draft shows the chunk of an own event of the thread whole, or a standing line for it."""
@@ -360,30 +362,30 @@ class _Visible:
         own = hit.thread_id == self._thread_id
         if (own and hit.seq in self._whole) or (hit.thread_id, hit.seq) in self._standing:
             return True
-        text = _plain(hit.text)
+        text = _normalized(hit.text)
         if len(text) < COVERED_CHARS_MIN and not (own and hit.seq in self._partly):
             return False
         return text in self._text
 
 
-def _seq(chunk_id: str) -> int:
+def _chunk_seq(chunk_id: str) -> int:
     return int(chunk_id.partition(".")[0])
 
 
-def _plain(text: str) -> str:
+def _normalized(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def _lines(hits: Iterable[Hit]) -> list[str]:
+def _day_lines(hits: Iterable[Hit]) -> list[str]:
     """Return the lines of passages in order, those of each day as a list below the day.
 
     Continuation lines of a passage are indented, so that none looks like a day or another passage.
     """
     days = groupby(hits, key=lambda hit: hit.day)
-    return [line for day, said in days for line in (f"[{day}]", *map(_item, said))]
+    return [line for day, said in days for line in (f"[{day}]", *map(_hit_item, said))]
 
 
-def _item(hit: Hit) -> str:
+def _hit_item(hit: Hit) -> str:
     return "\n  ".join(f"- {hit.below_its_day()}".splitlines())
 
 
@@ -402,10 +404,10 @@ async def _fill(kernel: Kernel, draft: ContextDraft, block: _Block, at: int, zon
             draft.thread_id, LookUp(near=tuple(places), kinds=OWN_KINDS, upto=at)
         )
         standing = sorted(set(places).intersection(looked.chosen), reverse=True)
-        passages = await shown(kernel.reader, kernel.extractors, draft.thread_id, standing)
+        passages = await read_passages(kernel.reader, kernel.extractors, draft.thread_id, standing)
         for place in standing:
             hit = _said_lately(passages[place], draft.thread_id, zone) if place in passages else None
-            if hit is not None and not block.append(hit, _terms(hit, looked.rows[place].terms.split())):
+            if hit is not None and not block.append(hit, _hit_terms(hit, looked.rows[place].terms.split())):
                 return
 
 
@@ -438,6 +440,6 @@ async def recalled_hits(kernel: Kernel, thread_id: str, passages: Iterable[Recal
     zone = await kernel[Recall].zone(thread_id)
     for owner, places in by_thread.items():
         with suppress(ThreadNotFound):
-            found = await shown(kernel.reader, kernel.extractors, owner, places)
+            found = await read_passages(kernel.reader, kernel.extractors, owner, places)
             hits += [replace(_said_lately(one, owner, zone), why="recalled") for one in found.values()]
     return tuple(sorted(hits, key=lambda hit: (hit.at, hit.thread_id, hit.seq, hit.n)))

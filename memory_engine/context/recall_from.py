@@ -25,17 +25,17 @@ async def searchable(thread: ThreadHandle, others: Sequence[ThreadHandle], *, at
         raise InvalidSearch("at", at, "it is a seq of this thread, and the threads of `recall_from` have their own")
     kernel = thread.kernel
     await kernel[Relay].recover()
-    own = await _record(kernel, thread)
+    own = await _scope_record(kernel, thread)
     ids = []
     for other in others:
-        record = await _record(kernel, other)
+        record = await _scope_record(kernel, other)
         if own is not None and record is not None and other.id != thread.id:
-            _check(own, record)
+            _check_same_owner(own, record)
             ids.append(other.id)
     return tuple(dict.fromkeys(ids))
 
 
-async def _record(kernel: Kernel, thread: ThreadHandle) -> ThreadRecord | None:
+async def _scope_record(kernel: Kernel, thread: ThreadHandle) -> ThreadRecord | None:
     """Return the stored record of a thread, or `None` for a scope that nothing has been dispatched to."""
     if not isinstance(thread, ThreadHandle):
         raise InvalidSearch("recall_from", thread, "it is not a handle: engine.user(...), engine.thread(...)")
@@ -50,7 +50,7 @@ async def _record(kernel: Kernel, thread: ThreadHandle) -> ThreadRecord | None:
     return found[0][0] if found else None
 
 
-def _check(own: ThreadRecord, other: ThreadRecord) -> None:
+def _check_same_owner(own: ThreadRecord, other: ThreadRecord) -> None:
     """Raise `InvalidSearch` for a thread of another tenant or user, and for the memory of another agent."""
     why = ""
     if other.tenant_id != own.tenant_id:

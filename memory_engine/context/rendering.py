@@ -122,10 +122,10 @@ def render_note(chunk: Chunk) -> Iterable[Message]:
     label = _LABELS.get(chunk.type, chunk.type.replace("_", " ").capitalize())
     if chunk.label:
         label = f"{label} ({chunk.label})"
-    return (_note(label, message_content(chunk.content)),)
+    return (_labelled_message(label, message_content(chunk.content)),)
 
 
-def _note(label: str, content: object) -> Message:
+def _labelled_message(label: str, content: object) -> Message:
     if isinstance(content, list):
         return {"role": "user", "content": [{"type": "text", "text": f"[{label}]"}, *cast("list[object]", content)]}
     return {"role": "user", "content": f"[{label}] {content}".rstrip()}
@@ -152,10 +152,10 @@ def _has_sections(chunk: Chunk) -> bool:
 
 
 def _in_order(lines: Sequence[SummaryLine], *, marked: bool) -> str:
-    return "\n".join(_item(line, marked=marked) for line in lines)
+    return "\n".join(_list_item(line, marked=marked) for line in lines)
 
 
-def _item(line: SummaryLine, *, marked: bool) -> str:
+def _list_item(line: SummaryLine, *, marked: bool) -> str:
     """Return a line as an item of its list. A tool's output keeps its sign over all of its lines of text."""
     if not marked or is_spoken(line.section):
         return f"- {line.text}"
@@ -178,7 +178,7 @@ def render_lines(lines: Sequence[SummaryLine], *, title: bool = True, marked: bo
     parts = [f"## {named['title']}"] if title else []
     under: dict[str, list[str]] = {}
     for section in dict.fromkeys([*SECTION_ORDER, *(line.section for line in lines)]):
-        texts = [_item(line, marked=marked) for line in lines if line.section == section]
+        texts = [_list_item(line, marked=marked) for line in lines if line.section == section]
         under.setdefault(SHOWN_UNDER.get(section, section), []).extend(texts)
     for section, texts in under.items():
         if texts:
@@ -205,7 +205,7 @@ DEFAULT_RENDERERS: Mapping[str, Renderer] = {
 """Renderers by chunk type; `"*"` is for all other types."""
 
 
-def render(chunk: Chunk, renderers: Mapping[str, Renderer]) -> Iterable[Message]:
+def render_chunk(chunk: Chunk, renderers: Mapping[str, Renderer]) -> Iterable[Message]:
     """Return the messages of a chunk, by the renderer of its type."""
     return renderers.get(chunk.type, renderers["*"])(chunk)
 
@@ -216,12 +216,12 @@ def render_held(chunk: Chunk, children: Iterable[Chunk], renderers: Mapping[str,
         return render_scratchpad(children)
     if chunk.is_container and chunk.type not in renderers:
         return (render_todo_list(chunk, children),)
-    return render(chunk, renderers)
+    return render_chunk(chunk, renderers)
 
 
 def render_all(chunks: Iterable[Chunk], renderers: Mapping[str, Renderer]) -> list[Message]:
     """Return chunks as a valid list of messages."""
-    return assemble(RenderedChunk(chunk, tuple(render(chunk, renderers)), n) for n, chunk in enumerate(chunks))
+    return assemble(RenderedChunk(chunk, tuple(render_chunk(chunk, renderers)), n) for n, chunk in enumerate(chunks))
 
 
 def render_todo_list(chunk: Chunk, items: Iterable[Chunk]) -> Message:
@@ -246,14 +246,14 @@ def render_xml(chunks: Iterable[Chunk]) -> str:
     for chunk in chunks:
         named = chunk.type.isidentifier()
         tag = chunk.type if named else "chunk"
-        attributes = f" id={_quoted(chunk.id)}" + ("" if named else f" type={_quoted(chunk.type)}")
+        attributes = f" id={_in_quotes(chunk.id)}" + ("" if named else f" type={_in_quotes(chunk.type)}")
         for name in ("label", "call_id", "status"):
             value = getattr(chunk, name)
             if value:
-                attributes += f" {name}={_quoted(value)}"
+                attributes += f" {name}={_in_quotes(value)}"
         body = render_lines(chunk.lines) if _has_sections(chunk) else chunk.text
         calls = "".join(
-            f"<call id={_quoted(c.id)} name={_quoted(c.name)}>{html.escape(c.arguments, quote=False)}</call>"
+            f"<call id={_in_quotes(c.id)} name={_in_quotes(c.name)}>{html.escape(c.arguments, quote=False)}</call>"
             for c in chunk.calls
         )
         parts.append(f"<{tag}{attributes}>{html.escape(body, quote=False)}{calls}</{tag}>")
@@ -265,7 +265,7 @@ _SPACES = str.maketrans({"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
 """White space that XML readers convert to a blank in an attribute unless it is written as a character reference."""
 
 
-def _quoted(value: str) -> str:
+def _in_quotes(value: str) -> str:
     """Return an attribute's value in double quotes, or in single quotes if it contains double quotes only."""
     told = html.escape(value, quote=False).translate(_SPACES)
     if '"' in told and "'" not in told:
@@ -357,7 +357,9 @@ def _with_strays(flat: Sequence[tuple[Chunk, Message]], result: list[Message], u
     for chunk, message in flat:
         if message.get("role") == "tool" and id(message) not in used:
             kind = "Result" if chunk.final else "Intermediate result"
-            notes.setdefault(at, []).append(_note(f"{kind} of call {chunk.call_id}", message.get("content")))
+            notes.setdefault(at, []).append(
+                _labelled_message(f"{kind} of call {chunk.call_id}", message.get("content"))
+            )
         else:
             at = max(at, place[id(message)])
     for n in sorted(notes, reverse=True):

@@ -148,7 +148,7 @@ class RequestRecall:
         """Return the context that first showed a choice, for a repeated call before anything is recorded, or `None`."""
         if choice.chunk_id or choice.at_end or not choice.text or choice.seq != wanted.state.seq:
             return None
-        state = _without(wanted.state, choice.leaving)
+        state = _state_without(wanted.state, choice.leaving)
         context = await context_with(wanted.thread, state, wanted.recall, wanted.standing, choice.text)
         return None if context is None else evolve(context, recalled=choice.hits, recall_failure=choice.failure)
 
@@ -184,10 +184,10 @@ class RequestRecall:
         context = await self._in_the_window(wanted, state, message, most if earlier else least)
         if context is None and earlier:  # recall of an earlier request takes no room from this one
             leaving = earlier
-            context = await self._in_the_window(wanted, _without(state, leaving), message, least)
+            context = await self._in_the_window(wanted, _state_without(state, leaving), message, least)
         if context is None:
             bounded = replace(recall, most=most)
-            context = await recalled_context(wanted.thread, _without(state, leaving), bounded, wanted.standing)
+            context = await recalled_context(wanted.thread, _state_without(state, leaving), bounded, wanted.standing)
         request.waiting = choice = _Choice(
             query=recall.query,
             others=wanted.others,
@@ -200,7 +200,7 @@ class RequestRecall:
             at_end=bool(request.recorded),
         )
         if choice.text:
-            wanted.runtime.notes.put(_NOTE, _note(wanted, message, request, choice))
+            wanted.runtime.notes.put(_NOTE, _recall_note(wanted, message, request, choice))
         else:
             wanted.runtime.notes.pop(_NOTE)
         if not choice.at_end or not choice.text:
@@ -273,7 +273,7 @@ def _most(recall: RecallRequest) -> int:
     return most if recall.max_tokens is None else min(most, max(SMALL_BLOCK, int(recall.max_tokens * BLOCK_SHARE)))
 
 
-def _note(wanted: Wanted, message: Chunk, request: _Request, choice: _Choice) -> Note:
+def _recall_note(wanted: Wanted, message: Chunk, request: _Request, choice: _Choice) -> Note:
     """Return the note that records the waiting choice of a request with the next dispatch."""
     own = wanted.thread.id
     event = ContextRecalled(
@@ -330,10 +330,10 @@ def _with(state: State, choice: _Choice, message: Chunk, chunk_id: str) -> State
     )
     placed = Add(chunk_id, before="" if choice.at_end else message.id)
     return apply(
-        _without(state, choice.leaving), [placed], [replace(chunk, tokens=estimate_chunk(chunk))], seq=state.seq
+        _state_without(state, choice.leaving), [placed], [replace(chunk, tokens=estimate_chunk(chunk))], seq=state.seq
     )
 
 
-def _without(state: State, chunk_ids: Sequence[str]) -> State:
+def _state_without(state: State, chunk_ids: Sequence[str]) -> State:
     gone = [Delete(one) for one in chunk_ids if state.get(one) is not None]
     return apply(state, gone, (), seq=state.seq) if gone else state

@@ -45,7 +45,7 @@ def shorten(
         if any(target < min(TEXT_TOKENS_MIN, size) for size, target in zip(sizes, targets, strict=True)):
             return found
         cut = tuple(
-            piece if target >= size else _cut(piece, target, _Cut(size, asked, counter))
+            piece if target >= size else _cut_piece(piece, target, _Cut(size, asked, counter))
             for piece, size, target in zip(pieces, sizes, targets, strict=True)
         )
         over = _assembled_tokens(cut, counter) - room
@@ -70,7 +70,7 @@ def referenced(
     for piece in pieces:
         is_result = any(message.get("role") == "tool" for message in piece.messages)
         size = sum(message_tokens(message, counter) for message in piece.messages) if is_result else 0
-        found.append(_cut(piece, tokens, _Cut(size, frozenset(), counter)) if size > over else piece)
+        found.append(_cut_piece(piece, tokens, _Cut(size, frozenset(), counter)) if size > over else piece)
     return tuple(found)
 
 
@@ -105,7 +105,7 @@ def keep_last_lines(piece: RenderedChunk, room: int, counter: TokenCounter) -> R
 
 
 def _with_last_lines(message: Message, room: int, cut: Callable[[str, int], str], counter: TokenCounter) -> Message:
-    texts = _texts(message)
+    texts = _message_texts(message)
     sizes = [counter.count(text) for text in texts]
     left = room - message_tokens(message, counter) + sum(sizes)
     shares = fair_shares(sizes, max(0, left))
@@ -171,10 +171,10 @@ def last_lines(lines: Sequence[str], room: int, counter: TokenCounter, chunk_id:
 
 
 def _text_tokens(piece: RenderedChunk, counter: TokenCounter) -> int:
-    return sum(counter.count(text) for message in piece.messages for text in _texts(message))
+    return sum(counter.count(text) for message in piece.messages for text in _message_texts(message))
 
 
-def _texts(message: Message) -> list[str]:
+def _message_texts(message: Message) -> list[str]:
     """Return the texts of a message. Adjacent texts are joined into one, since each gets its own marks when cut."""
     content = message.get("content")
     if isinstance(content, str):
@@ -209,9 +209,9 @@ class _Cut(msgspec.Struct, frozen=True):
     counter: TokenCounter
 
 
-def _cut(piece: RenderedChunk, tokens: int, how: _Cut) -> RenderedChunk:
+def _cut_piece(piece: RenderedChunk, tokens: int, how: _Cut) -> RenderedChunk:
     """Return the piece with its longest texts cut, so that all together take about `tokens`."""
-    texts = [text for message in piece.messages for text in _texts(message)]
+    texts = [text for message in piece.messages for text in _message_texts(message)]
     sizes = [how.counter.count(text) for text in texts]
     shares = fair_shares(sizes, tokens)
     cut = iter(

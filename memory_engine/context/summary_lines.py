@@ -187,12 +187,12 @@ def _lines_of(
     summary: int, chunk: Chunk, counter: TokenCounter, rank: Callable[[SummaryLine, int], tuple[bool, bool, int, int]]
 ) -> list[_RankedLine]:
     """Return the lines of a summary; a summary without lines counts as one line."""
-    parents = [_seq(parent) for parent in chunk.parent_ids] or [0]
+    parents = [_seq_or_zero(parent) for parent in chunk.parent_ids] or [0]
     lines = chunk.lines or (SummaryLine("current_state", chunk.text),)
     return [
         _RankedLine(line, summary, min(seqs), max(seqs), tokens, rank(line, max(seqs)))
         for line, tokens in zip(lines, _tokens_of(lines, counter), strict=True)
-        for seqs in [[_seq(source) for source in line.sources] or parents]
+        for seqs in [[_seq_or_zero(source) for source in line.sources] or parents]
     ]
 
 
@@ -206,6 +206,6 @@ def _marked(message: Message, left_out: int) -> Message:
     return {**message, "content": f"{heading}\n{STATEMENTS_LEFT_OUT.format(left_out)}{newline}{rest}"}
 
 
-def _seq(chunk_id: str) -> int:
+def _seq_or_zero(chunk_id: str) -> int:
     head = chunk_id.partition(".")[0]
     return int(head) if head.isdecimal() else 0

@@ -49,11 +49,11 @@ def is_recorded(chunk: Chunk) -> bool:
 def is_sealed(chunk: Chunk) -> bool:
     """Return whether a provider can verify this thinking, whatever can be read of it."""
     return bool(chunk.status) or any(
-        isinstance(entry, dict) and any(entry.get(key) for key in keys) for entry, keys in _entries(chunk.native)
+        isinstance(entry, dict) and any(entry.get(key) for key in keys) for entry, keys in _sealed_entries(chunk.native)
     )
 
 
-def _entries(kept: str) -> Iterator[tuple[object, tuple[str, ...]]]:
+def _sealed_entries(kept: str) -> Iterator[tuple[object, tuple[str, ...]]]:
     for form, keys in SEALS.items():
         message = native.from_native(kept, form).get("message")
         for entry in message if isinstance(message, list) else ():
@@ -67,9 +67,9 @@ def running_thinking(chunks: Sequence[Chunk]) -> list[Chunk]:
 
 def _running(chunks: Sequence[Chunk], last: int) -> list[Chunk]:
     """Return the running thinking, given the position of the last response."""
-    if last < 0 or not _calls(chunks, last):
+    if last < 0 or not _makes_calls(chunks, last):
         return []
-    return list(_before(chunks, last))[::-1]
+    return list(_thinking_before(chunks, last))[::-1]
 
 
 def carried_thinking(
@@ -122,7 +122,7 @@ def thinking_tokens(chunks: Sequence[Chunk], counter: TokenCounter) -> int:
     )
 
 
-def _before(chunks: Sequence[Chunk], last: int) -> Iterator[Chunk]:
+def _thinking_before(chunks: Sequence[Chunk], last: int) -> Iterator[Chunk]:
     """Yield the thinking of the loop up to the last call, newest first."""
     for n in range(last, -1, -1):
         chunk = chunks[n]
@@ -134,7 +134,7 @@ def _before(chunks: Sequence[Chunk], last: int) -> Iterator[Chunk]:
 
 def _is_final(chunks: Sequence[Chunk], n: int) -> bool:
     """Return whether a text ends a loop although calls follow later: what follows directly is not the model's."""
-    return not _calls(chunks, n) and not (is_response(chunks[n + 1]) or chunks[n + 1].type == ChunkType.THINKING)
+    return not _makes_calls(chunks, n) and not (is_response(chunks[n + 1]) or chunks[n + 1].type == ChunkType.THINKING)
 
 
 def is_response(chunk: Chunk) -> bool:
@@ -142,7 +142,7 @@ def is_response(chunk: Chunk) -> bool:
     return bool(chunk.calls) or chunk.type in ANSWERS
 
 
-def _calls(chunks: Sequence[Chunk], n: int) -> bool:
+def _makes_calls(chunks: Sequence[Chunk], n: int) -> bool:
     """Return whether the response that contains a chunk makes calls, by its id or else by the next chunk."""
     chunk = chunks[n]
     if chunk.calls:

@@ -190,7 +190,7 @@ async def standing_blocks(
     chosen = thread.kernel[BlockSources].chosen(policy.blocks)
     if not chosen:
         return []
-    record = await _record(thread)
+    record = await _stored_record(thread)
     if record is None or record.kind in SCOPES:
         return []
     situation = Situation(
@@ -201,13 +201,13 @@ async def standing_blocks(
         agent_id=record.agent_id,
         question=query or _asked(state),
         is_asked=query is not None,
-        moment=await _moment(thread, at),
+        moment=await _time_at(thread, at),
     )
     read = [(source, share, await source.read(situation)) for source, share in chosen]
     return [OfferedBlock(block, source, share) for source, share, block in read if block is not None and block.lines]
 
 
-async def _record(thread: ThreadHandle) -> ThreadRecord | None:
+async def _stored_record(thread: ThreadHandle) -> ThreadRecord | None:
     runtime = thread.kernel[OpenThreads].get(thread.id)
     if runtime is not None:
         return runtime.record
@@ -215,7 +215,7 @@ async def _record(thread: ThreadHandle) -> ThreadRecord | None:
     return found[0][0] if found else None
 
 
-async def _moment(thread: ThreadHandle, at: int | None) -> datetime | None:
+async def _time_at(thread: ThreadHandle, at: int | None) -> datetime | None:
     """Return the time at which the thread was at a seq, as of which other threads are read."""
     if at is None:
         return None

@@ -12,7 +12,14 @@ from hashlib import sha256
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.context.rendering import DEFAULT_RENDERERS, Message, RenderedChunk, assemble, message_part, render
+from memory_engine.context.rendering import (
+    DEFAULT_RENDERERS,
+    Message,
+    RenderedChunk,
+    assemble,
+    message_part,
+    render_chunk,
+)
 from memory_engine.context.thinking import is_recorded
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
@@ -151,7 +158,7 @@ def _is_otherwise(piece: RenderedChunk) -> bool:
     """Whether a chunk is shown shortened, or by a renderer of one's own."""
     if piece.shortened:
         return True
-    if piece.messages == tuple(render(piece.chunk, DEFAULT_RENDERERS)):
+    if piece.messages == tuple(render_chunk(piece.chunk, DEFAULT_RENDERERS)):
         return False
     return any(message.get("content") is not None or message.get("tool_calls") for message in piece.messages)
 
@@ -216,18 +223,18 @@ def _turn(message: Message, piece: RenderedChunk | None, zone: Zone, ids: _Ids) 
     """The turn of one message; `None` for one without words or calls, which means nothing."""
     chunk = piece.chunk if piece is not None else None
     if message.get("role") == "assistant":
-        blocks = _blocks(message, piece, ids)
+        blocks = _turn_blocks(message, piece, ids)
         return (
             FormTurn("agent", zone, (), blocks, (), chunk.response_id if chunk is not None else "") if blocks else None
         )
-    parts = _parts(message.get("content"), chunk)
+    parts = _message_parts(message.get("content"), chunk)
     if message.get("role") in ("system", "developer"):
         return FormTurn("system", zone, parts, chunk=chunk) if parts else None
     whole = chunk if piece is not None and not piece.shortened else None
     return FormTurn("user", zone, parts or (TextPart(EMPTY),), chunk=whole)
 
 
-def _blocks(message: Message, piece: RenderedChunk | None, ids: _Ids) -> tuple[Block, ...]:
+def _turn_blocks(message: Message, piece: RenderedChunk | None, ids: _Ids) -> tuple[Block, ...]:
     chunk = piece.chunk if piece is not None else None
     whole = chunk if piece is not None and not piece.shortened else None
     calls = message.get("tool_calls")
@@ -235,17 +242,17 @@ def _blocks(message: Message, piece: RenderedChunk | None, ids: _Ids) -> tuple[B
     if chunk is not None and is_own and message.get("content") is None and not calls:
         return (Thought(chunk),)
     blocks: list[Block] = []
-    parts = _parts(message.get("content"), chunk)
+    parts = _message_parts(message.get("content"), chunk)
     if parts:
         blocks.append(Speech(parts, whole))
     for n, call in enumerate(calls if isinstance(calls, list) else ()):
         function = call["function"]
         wire_id = ids.take(str(call["id"]), f"{chunk.id if chunk is not None else ''}.{n}")
-        blocks.append(FormCall(wire_id, _name(function["name"]), _object(function["arguments"]), whole))
+        blocks.append(FormCall(wire_id, _tool_name(function["name"]), _object(function["arguments"]), whole))
     return tuple(blocks)
 
 
-def _name(name: str) -> str:
+def _tool_name(name: str) -> str:
     return _FOREIGN.sub("_", name)[:TOOL_NAME_CHARS_MAX] or "unnamed"
 
 
@@ -259,18 +266,18 @@ def _object(arguments: str) -> str:
     return msgspec.json.encode({RAW_ARGUMENTS: arguments} if arguments.strip() else {}).decode()
 
 
-def _parts(content: object, chunk: Chunk | None) -> tuple[Part, ...]:
+def _message_parts(content: object, chunk: Chunk | None) -> tuple[Part, ...]:
     """The parts of a message that are not empty, with images and files as their chunk has them."""
     if isinstance(content, str):
         return (TextPart(content),) if content.strip() else ()
     media: list[Part] = []
     if chunk is not None and not isinstance(chunk.content, str):
         media = [part for part in chunk.content if not isinstance(part, TextPart)]
-    found = (_part(part, media) for part in content) if isinstance(content, list) else ()
+    found = (_typed_part(part, media) for part in content) if isinstance(content, list) else ()
     return tuple(part for part in found if not isinstance(part, TextPart) or part.text.strip())
 
 
-def _part(part: Message, media: Sequence[Part]) -> Part:
+def _typed_part(part: Message, media: Sequence[Part]) -> Part:
     """A part of a message as a value. It is one of the chunk's if it looks as that one is rendered."""
     for known in media:
         if message_part(known) == part:
@@ -287,7 +294,7 @@ def _part(part: Message, media: Sequence[Part]) -> Part:
 
 
 def _result_parts(message: Message, piece: RenderedChunk | None) -> tuple[Part, ...]:
-    parts = _parts(message.get("content"), piece.chunk if piece is not None else None)
+    parts = _message_parts(message.get("content"), piece.chunk if piece is not None else None)
     return parts or (TextPart(NO_OUTPUT),)
 
 

@@ -92,7 +92,7 @@ class FileLine(msgspec.Struct, frozen=True, gc=False):
             self,
             is_read=self.is_read or later.is_read,
             is_whole=is_whole,
-            ranges=() if is_whole else joined((*self.ranges, *later.ranges)),
+            ranges=() if is_whole else merge_ranges((*self.ranges, *later.ranges)),
             lines=later.lines or self.lines,
             status=later.status or ("" if self.status == "deleted" and works else self.status),
             edits=self.edits + later.edits,
@@ -131,7 +131,7 @@ def _shown_ranges(line: FileLine) -> str:
     return f" {told}" if told else ""
 
 
-def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
+def merge_ranges(ranges: Iterable[Range]) -> tuple[Range, ...]:
     """Return the ranges in order, merging those that touch or overlap."""
     found: list[Range] = []
     for first, last in sorted(ranges):
@@ -307,12 +307,12 @@ def merged_lines(summaries: Iterable[Sequence[SummaryLine]]) -> tuple[SummaryLin
                 records.add(line.section, record, line.sources)
                 continue
             section = SAID if line.section == ASKED and n < current else line.section
-            _note(others, replace(line, section=section))
+            _merge_line(others, replace(line, section=section))
     found = [SummaryLine(kept.section, kept.line.text, kept.sources) for kept in records.lines()]
     return _in_order([*others.values(), *found])
 
 
-def _note(others: dict[tuple[str, str], SummaryLine], line: SummaryLine) -> None:
+def _merge_line(others: dict[tuple[str, str], SummaryLine], line: SummaryLine) -> None:
     """Keep a line at its first place, with the sources of its repetitions."""
     key = line.section, line.text
     before = others.get(key)

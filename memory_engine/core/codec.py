@@ -142,7 +142,9 @@ def encode_reduction(reduction: Reduction, event: Event) -> bytes:
     bodies, chunks = event.bodies(), list(reduction.chunks)
     shares: list[Share] = []
     for n, whole in enumerate(chunks):
-        share = _share(n, whole, enumerate(bodies[n : n + 1], n) if event.bodies_in_order else enumerate(bodies))
+        share = _shared_fields(
+            n, whole, enumerate(bodies[n : n + 1], n) if event.bodies_in_order else enumerate(bodies)
+        )
         if share is not None:
             shares.append(share)
             chunks[n] = _replaced(whole, **_blanks(share.fields))
@@ -168,7 +170,7 @@ def checked_record(
     return record
 
 
-def _share(at: int, chunk: Chunk, bodies: Iterable[tuple[int, Body]]) -> Share | None:
+def _shared_fields(at: int, chunk: Chunk, bodies: Iterable[tuple[int, Body]]) -> Share | None:
     """The fields that the chunk shares with the first of these bodies that it shares any with."""
     for n, body in bodies:
         fields = ""
@@ -197,7 +199,7 @@ def _blanks(fields: str) -> dict[str, object]:
 
 
 @lru_cache(maxsize=64)
-def _named(fields: str) -> tuple[str, ...]:
+def _field_names(fields: str) -> tuple[str, ...]:
     return tuple(fields.split())
 
 
@@ -217,7 +219,7 @@ def resolve_chunks(record: ReductionRecord, event: Event | UnknownEvent) -> tupl
             continue  # an unknown event: this process does not have its class
         body = bodies[share.body]
         chunks[share.chunk] = msgspec.structs.replace(
-            chunks[share.chunk], **{name: getattr(body, name) for name in _named(share.fields)}
+            chunks[share.chunk], **{name: getattr(body, name) for name in _field_names(share.fields)}
         )
     return tuple(chunks)
 

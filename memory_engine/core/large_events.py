@@ -41,7 +41,7 @@ class SplitEvent(msgspec.Struct, frozen=True):
         written.write(self.around[0])
         try:
             for text, following in zip(self.texts, self.around[1:], strict=True):
-                sizes.append(_write(text, written))
+                sizes.append(_write_json_text(text, written))
                 written.write(following)
         except UnicodeEncodeError:
             why = "a lone surrogate is not a character"
@@ -74,7 +74,7 @@ class EncodedEvent(msgspec.Struct, frozen=True):
     measured: MeasuredTexts
 
 
-def _write(text: str, written: BytesIO) -> int:
+def _write_json_text(text: str, written: BytesIO) -> int:
     """Write a text as JSON, piece by piece, without escapes where none is needed. Returns its bytes of UTF-8."""
     size = 0
     written.write(b'"')

@@ -1,8 +1,8 @@
 """What became of chunks, and what they were made of, as a log's recorded operations and chunks tell it.
 
 An event says two things of earlier chunks. Its operations take chunks out of the state and may put others in their
-place (`taken`). Its chunks name the ones that they were made of (`Chunk.parent_ids`). Neither follows from the other:
-clearing a thread takes chunks and makes none, and a recalled passage is made of a chunk that stays.
+place (`taken_chunks`). Its chunks name the ones that they were made of (`Chunk.parent_ids`). Neither follows from the
+other: clearing a thread takes chunks and makes none, and a recalled passage is made of a chunk that stays.
 
 `Successors` follows the first from event to event, `Carriers` and `Descent` the second. Everything here is pure: give
 it what the log recorded, in order.
@@ -67,7 +67,7 @@ def may_take(record: bytes) -> bool:
     return any(word in record for word in _TAKES)
 
 
-def taken(operations: Iterable[Operation]) -> Iterator[Taken]:
+def taken_chunks(operations: Iterable[Operation]) -> Iterator[Taken]:
     """Yield the chunks that operations name and take out of the state, in order. Their children go unnamed."""
     for operation in flattened(operations):
         match operation:
@@ -129,7 +129,7 @@ class Successors:
 
     def note(self, seq: int, operations: Iterable[Operation]) -> None:
         """Note the operations of an event."""
-        for one in taken(operations):
+        for one in taken_chunks(operations):
             by = one.by[0] if one.by else ""
             self._next[one.chunk] = _Successor(by, seq, bool(one.batch and by))
 

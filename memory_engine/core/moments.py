@@ -17,11 +17,11 @@ def moment(value: object) -> datetime | None:
     """
     try:
         if isinstance(value, str):
-            return _checked(_of_text(value.strip()))
+            return _checked_datetime(_of_text(value.strip()))
         if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
             return None
         us = next((value / per for size, per in _PER_SECOND if value >= size), value * 1_000_000)
-        return _checked(to_datetime(round(us)))
+        return _checked_datetime(to_datetime(round(us)))
     except (ValueError, OverflowError):
         return None
 
@@ -42,6 +42,6 @@ def _of_text(text: str) -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-def _checked(found: datetime) -> datetime:
+def _checked_datetime(found: datetime) -> datetime:
     checked_us(to_us(found))
     return found

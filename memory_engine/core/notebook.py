@@ -12,7 +12,7 @@ TEXT_MAX = 200
 def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """An HTML table of the first rows; the last one says that there are more."""
     waiting = iter(rows)
-    shown = [_row(row) for row in islice(waiting, ROWS_MAX)]
+    shown = [_table_row(row) for row in islice(waiting, ROWS_MAX)]
     if (more := sum(1 for _ in waiting)) > 0:
         shown.append(f'<tr><td colspan="{len(columns)}">… and {more:,} more</td></tr>')
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
@@ -22,7 +22,7 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]]
     )
 
 
-def _row(values: Sequence[object]) -> str:
+def _table_row(values: Sequence[object]) -> str:
     return f"<tr>{''.join(map(_cell, values))}</tr>"
 
 

@@ -75,7 +75,7 @@ def operation_name(operation: Operation) -> str:
     return str(operation.__struct_config__.tag)
 
 
-def place_of(operation: Operation) -> str:
+def place_text(operation: Operation) -> str:
     """Where an operation puts its chunk, which `describe` omits: ` in 5.0 after 4.0`; empty for the end."""
     if not isinstance(operation, Add | Reorder):
         return ""

@@ -26,7 +26,7 @@ def event_of(given: Mapping[str, object], registry: EventRegistry) -> NewEvent:
     fields = {name: value for name, value in given.items() if name != "type" or "type" in cls.__struct_fields__}
     occurred_at = None
     if "timestamp" in fields and "timestamp" not in cls.__struct_fields__:
-        occurred_at = _moment(cls.event_type, fields.pop("timestamp"))
+        occurred_at = _parse_timestamp(cls.event_type, fields.pop("timestamp"))
     for name in fields:
         if name not in cls.__struct_fields__:
             why = f"the event has no such field ({meant(str(name), cls.__struct_fields__)})"
@@ -52,7 +52,7 @@ def _class_of(given: Mapping[str, object], registry: EventRegistry) -> type[Even
     return found
 
 
-def _moment(event_type: str, given: object) -> datetime:
+def _parse_timestamp(event_type: str, given: object) -> datetime:
     if isinstance(given, datetime):
         return given
     if isinstance(given, bool) or not isinstance(given, int | float):

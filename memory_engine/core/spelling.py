@@ -46,13 +46,13 @@ class Sought:
             for is_ascii in (False, True):
                 form = written
                 for _ in range(DEPTH):
-                    found[_bytes(form)] = None
+                    found[_utf8_bytes(form)] = None
                     form = json.dumps(form, ensure_ascii=is_ascii)[1:-1]
         return tuple(found)
 
     @cached_property
     def _written(self) -> bytes:
-        return _bytes(self.text)
+        return _utf8_bytes(self.text)
 
     @cached_property
     def _pattern(self) -> re.Pattern[bytes]:
@@ -64,7 +64,7 @@ class Sought:
     @cached_property
     def _plain(self) -> bytes:
         """The longest part of it that has one spelling only, unless plain letters are escaped."""
-        return _bytes(max(re.split(r'[^ -~]|["\\/]', self.text), key=len))
+        return _utf8_bytes(max(re.split(r'[^ -~]|["\\/]', self.text), key=len))
 
     @cached_property
     def _has_one_form(self) -> bool:
@@ -75,7 +75,7 @@ class Sought:
         """The longest part of it that has one spelling where all escapes are of one letter."""
         if not self._has_one_form:
             return self._plain
-        return _bytes(max(re.split(r'[\x00-\x1f"\\/]', self.text), key=len))
+        return _utf8_bytes(max(re.split(r'[\x00-\x1f"\\/]', self.text), key=len))
 
     def is_in(self, data: bytes) -> bool:
         """Return True if the bytes hold the text in any spelling."""
@@ -191,12 +191,12 @@ def _one(character: str) -> bytes:
     escaped = b"".join(rb"\\+u" + _digits(f"{unit:04x}") for unit in units)
     letter = _ESCAPES.get(character)
     short = b"" if letter is None else rb"|\\+" + re.escape(letter).encode()
-    return b"(?:" + re.escape(_bytes(character)) + b"|" + escaped + short + b")"
+    return b"(?:" + re.escape(_utf8_bytes(character)) + b"|" + escaped + short + b")"
 
 
 def _digits(digits: str) -> bytes:
     return "".join(one if one.isdigit() else f"[{one}{one.upper()}]" for one in digits).encode()
 
 
-def _bytes(text: str) -> bytes:
+def _utf8_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")

@@ -398,7 +398,7 @@ class StateDraft(_StateQueries):
         for name in _names_of(chunk):
             # in order of ids, not of insertion: a state that was read back must name the same chunk
             bearers = {*(self._names.get(name) or ()), chunk.id}
-            self._names.set(name, tuple(sorted(bearers, key=_made)))
+            self._names.set(name, tuple(sorted(bearers, key=_chunk_id_key)))
 
     def _forget_names(self, chunk: Chunk) -> None:
         if chunk.is_container:
@@ -450,7 +450,7 @@ def _neighbourhood(chunk_id: str) -> int:
         return 0
 
 
-def _made(chunk_id: str) -> tuple[int, int]:
+def _chunk_id_key(chunk_id: str) -> tuple[int, int]:
     """The seq and number of a chunk id, to be compared."""
     seq, _, number = chunk_id.partition(".")
     return int(seq), int(number)

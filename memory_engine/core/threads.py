@@ -200,12 +200,12 @@ def readable_metadata(stored: bytes | str) -> tuple[dict[str, str], str]:
     except UNREADABLE as error:
         why = str(error)
     try:
-        return {key: _text_of(value) for key, value in _FIELDS.decode(stored).items()}, why
+        return {key: _raw_text(value) for key, value in _FIELDS.decode(stored).items()}, why
     except UNREADABLE:
         return {"unreadable": stored if isinstance(stored, str) else stored.decode("utf-8", "replace")}, why
 
 
-def _text_of(value: msgspec.Raw) -> str:
+def _raw_text(value: msgspec.Raw) -> str:
     try:
         return _TEXT.decode(value)
     except msgspec.ValidationError:

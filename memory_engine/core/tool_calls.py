@@ -21,8 +21,8 @@ def canonical(tool: str, parameters: Mapping[str, object]) -> str:
     """
     checked_text("tool", tool)
     _check_is_mapping(tool, parameters)
-    _check(tool, "$", parameters, 0)
-    plain = _plain(parameters)
+    _check_argument(tool, "$", parameters, 0)
+    plain = _plain_json(parameters)
     try:
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         text.encode()
@@ -43,7 +43,7 @@ def _check_is_mapping(tool: str, parameters: object) -> None:
         raise InvalidParameters(tool, "$", f"a {type(parameters).__name__} is not a mapping of names to values")
 
 
-def _check(tool: str, where: str, value: object, depth: int) -> None:
+def _check_argument(tool: str, where: str, value: object, depth: int) -> None:
     if depth > _DEPTH_MAX:
         raise InvalidParameters(tool, where, f"it is nested more than {_DEPTH_MAX} deep")
     match value:
@@ -53,21 +53,21 @@ def _check(tool: str, where: str, value: object, depth: int) -> None:
             for key, inner in value.items():
                 if not isinstance(key, str):
                     raise InvalidParameters(tool, where, f"the key {key!r} is not a text")
-                _check(tool, f"{where}.{key}", inner, depth + 1)
+                _check_argument(tool, f"{where}.{key}", inner, depth + 1)
         case list() | tuple():
             for n, inner in enumerate(value):
-                _check(tool, f"{where}[{n}]", inner, depth + 1)
+                _check_argument(tool, f"{where}[{n}]", inner, depth + 1)
         case None | str() | int() | float():
             pass
         case _:
             raise InvalidParameters(tool, where, f"a {type(value).__name__} is not a JSON value")
 
 
-def _plain(value: object) -> object:
+def _plain_json(value: object) -> object:
     """Mappings of any kind as dictionaries: the standard library's encoder takes no other."""
     match value:
         case Mapping():
-            return {key: _plain(inner) for key, inner in value.items()}
+            return {key: _plain_json(inner) for key, inner in value.items()}
         case list() | tuple():
-            return [_plain(inner) for inner in value]
+            return [_plain_json(inner) for inner in value]
     return value

@@ -176,8 +176,8 @@ class UnknownTask(InvalidOperation):
 
     def __str__(self) -> str:
         if not self.task_id:
-            return f"{len(self.running)} tasks run ({_listed(self.running)}): say which with task_id"
-        return f"no task {cut(self.task_id)!r} runs" + (f"; {_listed(self.running)} do" if self.running else "")
+            return f"{len(self.running)} tasks run ({_first_ids(self.running)}): say which with task_id"
+        return f"no task {cut(self.task_id)!r} runs" + (f"; {_first_ids(self.running)} do" if self.running else "")
 
 
 @facts
@@ -188,11 +188,11 @@ class UnknownItem(InvalidOperation):
     known: tuple[str, ...]
 
     def __str__(self) -> str:
-        has = f"it has {_listed(self.known)}" if self.known else "there is none"
+        has = f"it has {_first_ids(self.known)}" if self.known else "there is none"
         return f"the to-do list has no item {cut(self.item_id)!r}; {has}"
 
 
-def _listed(ids: tuple[str, ...]) -> str:
+def _first_ids(ids: tuple[str, ...]) -> str:
     """The first ten ids, as a message shows them."""
     more = f" and {len(ids) - 10} more" if len(ids) > 10 else ""
     return ", ".join(repr(cut(one)) for one in ids[:10]) + more

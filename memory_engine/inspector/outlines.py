@@ -22,7 +22,7 @@ from memory_engine.core.operations import (
     Replace,
     Update,
     operation_name,
-    place_of,
+    place_text,
 )
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.threads import Head
@@ -136,9 +136,9 @@ def operation_line(operation: Operation) -> str:
     name = operation_name(operation)
     match operation:
         case Add(chunk=chunk):
-            return f"{name} {chunk}{place_of(operation)}"
+            return f"{name} {chunk}{place_text(operation)}"
         case Reorder(chunk=chunk):
-            return f"{name} {chunk}{place_of(operation) or ' last'}"
+            return f"{name} {chunk}{place_text(operation) or ' last'}"
         case Update(chunk=chunk, by=by) | Replace(chunk=chunk, by=by):
             return f"{name} {chunk} → {by}"
         case Delete(chunk=chunk):

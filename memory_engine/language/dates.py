@@ -106,7 +106,7 @@ class Stretch(msgspec.Struct, frozen=True):
         year = self.year or year
         try:
             if self.day:
-                return _beside(date(year, self.month, self.day), self.unit, self.side)
+                return _adjacent_span(date(year, self.month, self.day), self.unit, self.side)
             begin, end = date(year, self.month, 1), end_of_month(year, self.month)
             if self.months > 1:
                 return begin, end_of_months(begin, self.months)
@@ -128,7 +128,7 @@ def end_of_months(begin: date, months: int) -> date:
     return end_of_month(last // 12, last % 12 + 1)
 
 
-def _beside(named: date, unit: str, side: int) -> tuple[date, date]:
+def _adjacent_span(named: date, unit: str, side: int) -> tuple[date, date]:
     """Return the day, week, weekend or weekday before, after or around a date."""
     if unit == "day":
         return (only := named + timedelta(days=side)), only

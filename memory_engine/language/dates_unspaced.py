@@ -32,7 +32,7 @@ def dates_in(said: DatedText, today: date | None) -> tuple[list[Day | Stretch], 
     """Return the days that a text names by dates, its relative times, and the rest of the text."""
     days: list[Day | Stretch] = []
     relative: list[Days] = []
-    for pattern, read in _written():
+    for pattern, read in _date_patterns():
         for written in pattern.finditer(said.text):
             days += read(written.groupdict())
         said = said.without(pattern)
@@ -48,7 +48,9 @@ def dates_in(said: DatedText, today: date | None) -> tuple[list[Day | Stretch], 
 
 
 @cache
-def _written() -> tuple[tuple[re.Pattern[str], Callable[[Mapping[str, str | None]], Iterator[Day | Stretch]]], ...]:
+def _date_patterns() -> tuple[
+    tuple[re.Pattern[str], Callable[[Mapping[str, str | None]], Iterator[Day | Stretch]]], ...
+]:
     """Return the patterns of dates."""
     digits = any_in("counts", language=HAN).replace("|", "")
     month = r"(?P<month>1[0-2]|0?[1-9]|十[一二]?|[一二三四五六七八九])\s*月\s*份?"
@@ -59,7 +61,7 @@ def _written() -> tuple[tuple[re.Pattern[str], Callable[[Mapping[str, str | None
     season = any_in("seasons", language=HAN)
     return (
         (regex(rf"(?<!\d){YEAR}\s*年?的?(?P<season>{season})"), _season),
-        (regex(rf"{begin}{month}(?:{day}{that}?|{part})?"), _date),
+        (regex(rf"{begin}{month}(?:{day}{that}?|{part})?"), _parse_date),
         (regex(rf"(?<!\d){YEAR}\s*年"), lambda parts: iter([Day(int(parts["year"] or 0))])),
     )
 
@@ -68,8 +70,8 @@ def _season(parts: Mapping[str, str | None]) -> Iterator[Day | Stretch]:
     return seasons(parts["season"] or "", int(parts["year"] or 0))
 
 
-def _date(parts: Mapping[str, str | None]) -> Iterator[Day | Stretch]:
-    year, month, day = int(parts["year"] or 0), _number(parts["month"]), _number(parts["day"])
+def _parse_date(parts: Mapping[str, str | None]) -> Iterator[Day | Stretch]:
+    year, month, day = int(parts["year"] or 0), _parse_number(parts["month"]), _parse_number(parts["day"])
     first, last = part_of(parts["part"])
     if day > 31:
         return
@@ -81,7 +83,7 @@ def _date(parts: Mapping[str, str | None]) -> Iterator[Day | Stretch]:
         yield Day(year, month, day)
 
 
-def _number(written: str | None) -> int:
+def _parse_number(written: str | None) -> int:
     """Return a number to 39 from digits or words; 0 for none."""
     if not written or written.isdecimal():
         return int(written or 0)
@@ -118,7 +120,7 @@ def _weekday_pattern() -> str:
 
 def _ago(parts: Mapping[str, str | None], today: date) -> Days:
     count = parts["count"] or ""
-    return days_ago(_number(count), unit_of(parts["unit"] or ""), today)
+    return days_ago(_parse_number(count), unit_of(parts["unit"] or ""), today)
 
 
 def _weekday_of(parts: Mapping[str, str | None], today: date) -> Days:

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from memory_engine.core.lazy import regex
 from memory_engine.language.identification import function_words
 from memory_engine.language.lists import word_lists
-from memory_engine.language.phrases import is_courteous, listed
+from memory_engine.language.phrases import is_courteous, phrase_list
 from memory_engine.language.text import COMPOUND_WORD, common_words, is_unspaced, stop_words
 
 REPLY_WORDS_MAX = 4
@@ -61,7 +61,7 @@ def brings_in(text: str, names: frozenset[str] = frozenset()) -> bool:
 
 def tells_of_speaker(said: Collection[str]) -> bool:
     """Return True if folded words contain one for the speaker, or for what is the speaker's."""
-    return not listed("tellers").isdisjoint(said) or not _lists("own").isdisjoint(said)
+    return not phrase_list("tellers").isdisjoint(said) or not _lists("own").isdisjoint(said)
 
 
 @cache
@@ -85,7 +85,7 @@ def _triggers() -> frozenset[str]:
     names = "pronouns", "possessive", "things", "pointing", "that", "comparing", "auxiliary"
     listed_phrases = chain(_lists("phrases"), _lists("replies"))
     heads = (phrase.split(" ")[0] for phrase in listed_phrases)
-    return frozenset(chain(listed("answers"), heads, *map(_lists, names)))
+    return frozenset(chain(phrase_list("answers"), heads, *map(_lists, names)))
 
 
 class _FoldedSentence:
@@ -109,7 +109,7 @@ class _FoldedSentence:
     def replies(self) -> bool:
         """Return True if it agrees with or answers another's words, and adds too little to be complete."""
         first = self.words[0][0]
-        if first in listed("answers") and len(self.words) - self.start <= REPLY_WORDS_MAX:
+        if first in phrase_list("answers") and len(self.words) - self.start <= REPLY_WORDS_MAX:
             return True
         if self._repeats_a_verb():
             return True
@@ -201,7 +201,7 @@ class _FoldedSentence:
         for place in range(n + 2 if verb != self._word(n + 1) else n + 3, n + 1 + LOOKAHEAD_WORDS):
             word = self._word(place)
             before = self._word(place - 1)
-            if word == "to" and (before.endswith("ed") or before in listed("done")):
+            if word == "to" and (before.endswith("ed") or before in phrase_list("done")):
                 return False  # "it was moved to …"
             if word in _lists("following") or (word.endswith("ing") and before not in _lists("degree")):
                 return True

@@ -46,7 +46,7 @@ class Mask(Protocol):
     A text may pass it twice on its way: what it puts in the place of a secret, it must leave.
 
     Where a value must come back (a summary must not lose it), a mask needs a method `find` too: see `FindingMask`.
-    Vectors are kept apart by the `name` of the mask, else by that of its function or class (see `name_of`).
+    Vectors are kept apart by the `name` of the mask, else by that of its function or class (see `mask_name`).
     """
 
     def __call__(self, text: str, destination: Destination, /) -> str:
@@ -96,7 +96,7 @@ class SecretMask:
 
     def find(self, text: str, _destination: Destination, /) -> "Sequence[Secret]":
         """Return the secrets of a text, each without the quotes around it."""
-        return tuple(_found(text, self._kinds))
+        return tuple(_trimmed_secrets(text, self._kinds))
 
 
 SECRETS = SecretMask()
@@ -112,7 +112,7 @@ UNMASKED = "unmasked"
 """The name of vectors of texts that no mask changes."""
 
 
-def name_of(mask: Mask | None) -> str:
+def mask_name(mask: Mask | None) -> str:
     """Return the name by which vectors made behind a mask are known: its own, else that of its function or class.
 
     Raises `InvalidArgument` for a function that has none of its own: another one would pass for it.
@@ -143,7 +143,7 @@ def without_secrets(text: str) -> str:
     return SECRETS(text, "telemetry")
 
 
-def _found(text: str, kinds: "tuple[SecretKind, ...]") -> "Iterator[Secret]":
+def _trimmed_secrets(text: str, kinds: "tuple[SecretKind, ...]") -> "Iterator[Secret]":
     for secret in secrets.secrets_in(text, kinds):
         start, end = secret.start, secret.end
         while start < end and text[start] in _QUOTES:
@@ -155,7 +155,7 @@ def _found(text: str, kinds: "tuple[SecretKind, ...]") -> "Iterator[Secret]":
 
 
 def _replaced(text: str, kinds: "tuple[SecretKind, ...]") -> str:
-    return _substituted(text, ((one.start, one.end, f"[secret:{one.kind}]") for one in _found(text, kinds)))
+    return _substituted(text, ((one.start, one.end, f"[secret:{one.kind}]") for one in _trimmed_secrets(text, kinds)))
 
 
 _replaced_short = lru_cache(maxsize=2048)(_replaced)

@@ -15,7 +15,7 @@ WORDS_MAX = 16_384
 
 
 @cache
-def listed(name: str) -> frozenset[str]:
+def phrase_list(name: str) -> frozenset[str]:
     """Return the entries of a list."""
     return word_lists("memory_engine.language", "phrases.toml")[name]
 
@@ -23,7 +23,7 @@ def listed(name: str) -> frozenset[str]:
 @cache
 def _heads(*names: str) -> frozenset[str]:
     """Return the first words of the entries of lists."""
-    entries = (listed(name) for name in names)
+    entries = (phrase_list(name) for name in names)
     return frozenset(head[1].lower() for head in map(_HEAD.match, chain.from_iterable(entries)) if head is not None)
 
 
@@ -74,21 +74,21 @@ def _is_plain(word: str) -> bool:
 def _listed_traits() -> Mapping[str, int]:
     """Return the traits of the plain words in all lists."""
     lists = ("courtesy", "answers", "done", "modals")
-    words = chain(*map(listed, lists), *map(_heads, ("promises", "requests")), negations(), function_words())
+    words = chain(*map(phrase_list, lists), *map(_heads, ("promises", "requests")), negations(), function_words())
     return {word: _traits(word) for word in words if _is_plain(word)}
 
 
 def _traits(word: str) -> int:
     folded, parts = word.casefold(), _WORD.findall(word.lower())
     first = folded.partition("'")[0].partition("’")[0]
-    is_courteous = first in listed("courtesy") or word in listed("courtesy_unspaced")
+    is_courteous = first in phrase_list("courtesy") or word in phrase_list("courtesy_unspaced")
     plain = folded.replace("’", "'")
-    is_empty = is_courteous or plain in listed("answers") or function_words().issuperset(plain.split("'"))
+    is_empty = is_courteous or plain in phrase_list("answers") or function_words().issuperset(plain.split("'"))
     return (
         PROMISES * (not _heads("promises").isdisjoint(parts))
         + REQUESTS * (not _heads("requests").isdisjoint(parts))
-        + DONE * (folded in listed("done"))
-        + DOUBTS * (folded in negations() or folded.endswith(("n't", "n’t")) or folded in listed("modals"))
+        + DONE * (folded in phrase_list("done"))
+        + DOUBTS * (folded in negations() or folded.endswith(("n't", "n’t")) or folded in phrase_list("modals"))
         + TELLS * (not is_empty or is_unspaced(word))
         + COURTEOUS * is_courteous
     )
@@ -125,7 +125,7 @@ def _anywhere(name: str) -> re.Pattern[str]:
 def _by_head(name: str) -> Mapping[str, tuple[Sequence[str], re.Pattern[str] | None]]:
     """Return the entries of a list by first word, each group also as a regular expression."""
     entries: dict[str, list[str]] = {}
-    for entry in sorted(listed(name)):
+    for entry in sorted(phrase_list(name)):
         entries.setdefault(_HEAD.findall(entry)[0].lower(), []).append(entry)
     return {
         head: (
@@ -165,10 +165,12 @@ def points_back(said: Sequence[str]) -> bool:
     """Return True if the first word, or the second word after an "if", refers to something said before."""
     first, second = [*said[:2], "", ""][:2]
     if is_unspaced(first):
-        return first.startswith(tuple(listed("pointers_unspaced")))
-    if first.casefold() in listed("pointers"):
+        return first.startswith(tuple(phrase_list("pointers_unspaced")))
+    if first.casefold() in phrase_list("pointers"):
         return True
-    return first.casefold() in listed("conditionals") and second.casefold() in listed("pointers") | listed("articles")
+    return first.casefold() in phrase_list("conditionals") and second.casefold() in phrase_list(
+        "pointers"
+    ) | phrase_list("articles")
 
 
 def denies(said: Sequence[str]) -> bool:
@@ -178,12 +180,12 @@ def denies(said: Sequence[str]) -> bool:
 
 def says_yes_or_no(said: Sequence[str]) -> bool:
     """Return True if the first word assents or refuses."""
-    return bool(said) and said[0].casefold() in listed("answers")
+    return bool(said) and said[0].casefold() in phrase_list("answers")
 
 
 @cache
 def alternatives(spaced: str, unspaced: str) -> tuple[str, str]:
     """Return two lists as alternatives of a regular expression, longest first."""
-    both = (listed(spaced), listed(unspaced))
+    both = (phrase_list(spaced), phrase_list(unspaced))
     first, second = ("|".join(map(re.escape, sorted(entries, key=lambda e: (-len(e), e)))) for entries in both)
     return first, second

@@ -47,7 +47,7 @@ def prose(text: str) -> str:
 
     Only the beginning of a long text is read.
     """
-    said = "\n".join(_lines(text[:READ_CHARS_MAX]))
+    said = "\n".join(_prose_lines(text[:READ_CHARS_MAX]))
     for other in (_INLINE, _SAID, _ADDRESS):
         said = other.sub(GAP, said)
     return said
@@ -62,7 +62,7 @@ def sentences(text: str) -> list[str]:
 def is_all_prose(text: str) -> bool:
     """Return True if no line of a text is code, data, a log or a quotation. Inline code in backticks is allowed."""
     read = text[:READ_CHARS_MAX]
-    return sum(1 for _ in _lines(read)) == sum(1 for line in read.splitlines() if line.strip())
+    return sum(1 for _ in _prose_lines(read)) == sum(1 for line in read.splitlines() if line.strip())
 
 
 def own_lines(text: str) -> list[int]:
@@ -70,7 +70,7 @@ def own_lines(text: str) -> list[int]:
     return [number for number, _ in _numbered(text)]
 
 
-def _lines(text: str) -> Iterator[str]:
+def _prose_lines(text: str) -> Iterator[str]:
     return (line for _, line in _numbered(text))
 
 

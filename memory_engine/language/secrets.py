@@ -90,14 +90,14 @@ def mask_secrets(text: str) -> str:
 
 
 def _all(text: str, kinds: Collection[SecretKind] = ()) -> Iterator[Secret]:
-    yield from _written(text, kinds)
+    yield from _detected_secrets(text, kinds)
     read = unescaped(text) if "\\" in text else None
     if read is not None:  # such as JSON in a tool's arguments
-        for secret in _written(read.text, kinds):
+        for secret in _detected_secrets(read.text, kinds):
             yield Secret(secret.kind, read.starts[secret.start], read.starts[secret.end])
 
 
-def _written(text: str, kinds: Collection[SecretKind]) -> Iterator[Secret]:
+def _detected_secrets(text: str, kinds: Collection[SecretKind]) -> Iterator[Secret]:
     for start in range(0, max(1, len(text) - OVERLAP_CHARS), READ_CHARS_MAX - OVERLAP_CHARS):
         piece = text[start : start + READ_CHARS_MAX]
         for kind, detect in DETECTORS if not kinds else [one for one in DETECTORS if one[0] in kinds]:
@@ -109,7 +109,7 @@ def _written(text: str, kinds: Collection[SecretKind]) -> Iterator[Secret]:
 
 
 @cache
-def _listed(name: str) -> tuple[str, ...]:
+def _sorted_list(name: str) -> tuple[str, ...]:
     """Return the entries of a list, longest first."""
     found = lists_of("memory_engine.language", "secrets.toml")[name]
     return tuple(sorted(found, key=lambda entry: (-len(entry), entry)))
@@ -129,10 +129,10 @@ _NOT_SHOWN = r"(?!secret(?:-\d{1,6})?:\w{1,20}\])"
 
 
 @cache
-def _named(name: str) -> re.Pattern[str]:
+def _assignment_pattern(name: str) -> re.Pattern[str]:
     """Return a pattern for `name: value`, `name = value`, `"name": "value"`, `--name value`, "name is value" etc."""
-    words = "|".join(re.escape(word).replace(r"\ ", r"[ _.\-]?") for word in _listed(name))
-    copulas, adverbs = ("|".join(map(re.escape, _listed(other))) for other in ("copulas", "adverbs"))
+    words = "|".join(re.escape(word).replace(r"\ ", r"[ _.\-]?") for word in _sorted_list(name))
+    copulas, adverbs = ("|".join(map(re.escape, _sorted_list(other))) for other in ("copulas", "adverbs"))
     before = r"(?:(?<![^\W_])|(?-i:(?<=[a-z])(?=[A-Z])))"
     unspaced = r"(?:(?![^\W_])|(?<=[\u3040-\u9fff\uac00-\ud7af]))"
     return re.compile(
@@ -152,11 +152,11 @@ _LAST = regex(r"[\"'`“”»*_]*\s*(?:[.!?,;)…]|$|\n)")
 
 
 def _behind(name: str, kind: SecretKind, text: str) -> Iterator[tuple[int, int]]:
-    for match in _matches(name, text):
+    for match in _name_matches(name, text):
         how = match.lastgroup or ""
         if how == "dashes":
             continue
-        start, end = match.start(how), _end(match, how)
+        start, end = match.start(how), _value_end(match, how)
         value = text[start:end].strip(_EDGES)
         word = next(iter(_SCHEME.sub("", value).casefold().split()), "").strip(_EDGES)
         if _IS_SHOWN.match(text, start, end):
@@ -176,7 +176,7 @@ def _behind(name: str, kind: SecretKind, text: str) -> Iterator[tuple[int, int]]
         yield start, end
 
 
-def _end(match: "re.Match[str]", how: str) -> int:
+def _value_end(match: "re.Match[str]", how: str) -> int:
     """Return where a value ends: an unquoted one at a closing quote around it, and with its word after `NAME=`."""
     value, end = match[how], match.end(how)
     if value[:1] in "\"'`“„«":
@@ -198,12 +198,12 @@ _CALL = regex(r"[A-Za-z_][\w.]*\(")
 @cache
 def _beginnings(name: str) -> tuple[str, ...]:
     """Return the first words of a list's names."""
-    return tuple(sorted({entry.split()[0].lower() for entry in _listed(name)}))
+    return tuple(sorted({entry.split()[0].lower() for entry in _sorted_list(name)}))
 
 
-def _matches(name: str, text: str) -> Iterator["re.Match[str]"]:
+def _name_matches(name: str, text: str) -> Iterator["re.Match[str]"]:
     """Yield the matches of a list's names, as `finditer` does, but only look where a name may begin."""
-    pattern, folded = _named(name), text.lower()
+    pattern, folded = _assignment_pattern(name), text.lower()
     if len(text) < SHORT_CHARS or len(folded) != len(text):  # (of a capital may come two small letters)
         yield from pattern.finditer(text)
         return
@@ -223,7 +223,7 @@ DASHED_CHARS_MAX = 66
 
 @cache
 def _states() -> frozenset[str]:
-    return frozenset(_listed("states"))
+    return frozenset(_sorted_list("states"))
 
 
 def _is_mixed(word: str) -> bool:
@@ -245,7 +245,7 @@ def _is_key(value: str) -> bool:
 def _is_reference(word: str) -> bool:
     """Return True if a word is the name of a variable or a field: `self.api_key`, `SERVICE_TOKEN`, `tokens[key]`."""
     plain = _SUBSCRIPT.sub("", word)
-    if word.casefold() in _listed("keys"):
+    if word.casefold() in _sorted_list("keys"):
         return True
     parts = [part for part in re.split(r"[_.]+", plain.rstrip("]})").lstrip("@$")) if part]
     if plain != word and parts and all(part.isalpha() for part in parts):
@@ -282,7 +282,7 @@ _SIGNED = regex(r"(?<![\w\-])eyJ[\w\-]{8,}\.[\w\-]{8,}(?:\.[\w\-]*)?")
 
 @cache
 def _prefixed() -> re.Pattern[str]:
-    beginnings = "|".join(map(re.escape, _listed("prefixes")))
+    beginnings = "|".join(map(re.escape, _sorted_list("prefixes")))
     return re.compile(rf"(?<![\w\-])(?:{beginnings})[\w\-.+/=]{{{PREFIXED_CHARS_MIN},}}")
 
 
@@ -292,7 +292,7 @@ def _keys(text: str) -> Iterator[tuple[int, int]]:
     for pattern in (_PRIVATE_KEY, _SIGNED):
         yield from (match.span() for match in pattern.finditer(text))
     prefixed = _prefixed()
-    found = (prefixed.match(text, at) for at in places(text, _listed("prefixes")))
+    found = (prefixed.match(text, at) for at in places(text, _sorted_list("prefixes")))
     for match in prefixed.finditer(text) if len(text) < SHORT_CHARS else filter(None, found):
         said = match.group().rstrip(".")
         if any(sign.isdigit() for sign in said[3:]) and any(sign.isalpha() for sign in said[3:]):

@@ -14,7 +14,7 @@ from functools import cache
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.language.phrases import alternatives, begins, denies, listed, may_begin, points_back
+from memory_engine.language.phrases import alternatives, begins, denies, may_begin, phrase_list, points_back
 from memory_engine.language.rough import QUESTION_MARKS
 from memory_engine.language.text import COMPOUND_WORD, is_unspaced
 
@@ -85,10 +85,10 @@ def clean(text: str) -> str:
 
 def word_count(text: str) -> float:
     """Return the number of words in a text; two characters of an unspaced script count as one word."""
-    return _counted(words(text), text)
+    return _word_count(words(text), text)
 
 
-def _counted(found: Sequence[str], text: str) -> float:
+def _word_count(found: Sequence[str], text: str) -> float:
     if text.isascii():
         return float(len(found))
     return sum(len(word) / 2 if is_unspaced(word) else 1.0 for word in found)
@@ -173,7 +173,7 @@ def _statement(text: str, head: int, before: str | None) -> Statement:
     if last in _CLOSERS:
         last = text.rstrip(_CLOSERS)[-1:]
     said = tuple(words(text))
-    return Statement(text, _counted(said, text), last in _ASKING, last in _EXCLAIMING, head, before, said)
+    return Statement(text, _word_count(said, text), last in _ASKING, last in _EXCLAIMING, head, before, said)
 
 
 # Sentences.
@@ -274,9 +274,11 @@ def _is_stop(text: str, start: int, match: re.Match[str], writes_small: bool) ->
         return False
     if word.isdecimal() and len(word) <= 2:
         return False
-    if word in listed("abbreviations") or ("." in word and not any(sign.isdigit() for sign in word) and len(word) <= 6):
+    if word in phrase_list("abbreviations") or (
+        "." in word and not any(sign.isdigit() for sign in word) and len(word) <= 6
+    ):
         return False
-    return not (following[:1].isdigit() and word in listed("abbreviations_before_numbers"))
+    return not (following[:1].isdigit() and word in phrase_list("abbreviations_before_numbers"))
 
 
 def _last_word(text: str) -> str:
@@ -299,7 +301,7 @@ def _groups(sentences: list[_Sentence], *, lines: bool) -> Iterator[tuple[list[_
         yield sentences[n:head_end], -1
         head = place
         place += 1
-        for first, last in _items(sentences, head_end, end):
+        for first, last in _outer_items(sentences, head_end, end):
             yield sentences[first:last], head
             place += 1
         n = end
@@ -342,7 +344,7 @@ def _list_end(sentences: list[_Sentence], n: int) -> int:
     return end if end > n + 1 else min(n + 2, len(sentences))
 
 
-def _items(sentences: list[_Sentence], start: int, end: int) -> Iterator[tuple[int, int]]:
+def _outer_items(sentences: list[_Sentence], start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the outer items of a list, each with everything that is indented below it or follows it."""
     outer = min((sentence.indent for sentence in sentences[start:end]), default=0)
     first = start

@@ -46,7 +46,7 @@ def common_words() -> frozenset[str]:
 
 
 @cache
-def _left_out() -> frozenset[str]:
+def _unindexed_words() -> frozenset[str]:
     """Return the words that no text is found by: stop words except negations."""
     return stop_words() - negations()
 
@@ -317,7 +317,7 @@ class _Remembered(dict[str, tuple[str, ...]]):
     """Cache of the terms of each blank-separated word of a text. Bounded; safe for use by several threads."""
 
     def __missing__(self, word: str) -> tuple[str, ...]:
-        found = _analysed(word, _left_out())
+        found = _analysed(word, _unindexed_words())
         if len(word) <= REMEMBERED_CHARS_MAX:
             if len(self) >= REMEMBERED_WORDS_MAX:
                 self.clear()

@@ -23,7 +23,7 @@ def chat_text(model: str, response: Any) -> str:
     text = message.content
     if finish_reason in ("content_filter", "refusal") or (refusal and not text):
         raise ModelError(model, "refused", str(refusal or STOPPED)[:REFUSAL_CHARS_MAX])
-    return _whole(model, text, is_cut=finish_reason == "length")
+    return _complete_answer(model, text, is_cut=finish_reason == "length")
 
 
 def chat_usage(response: Any) -> Usage:
@@ -48,7 +48,7 @@ def message_text(model: str, response: Any) -> str:
     if reason == "model_context_window_exceeded":
         raise ModelError(model, "context_window", "the answer met the end of the model's context window")
     texts = (getattr(block, "text", None) for block in blocks if getattr(block, "type", "") == "text")
-    return _whole(model, "".join(filter(None, texts)), is_cut=reason == "max_tokens")
+    return _complete_answer(model, "".join(filter(None, texts)), is_cut=reason == "max_tokens")
 
 
 def message_usage(response: Any) -> Usage:
@@ -71,7 +71,7 @@ def with_usage(error: ModelError, spent: Sequence[Usage]) -> ModelError:
     return ModelError(error.model, error.reason, error.error, error.retryable, total(spent))
 
 
-def _whole(model: str, text: object, *, is_cut: bool) -> str:
+def _complete_answer(model: str, text: object, *, is_cut: bool) -> str:
     if is_cut:
         raise ModelError(model, "truncated", CUT_OFF)
     if not isinstance(text, str) or not text.strip():

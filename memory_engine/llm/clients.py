@@ -158,13 +158,13 @@ class AnthropicModel(_ClientModel):
 def _as_anthropic(messages: Sequence[Message]) -> tuple[str, list[dict[str, str]]]:
     """The instructions at the beginning, and the other messages; instructions among these are a note of the user."""
     first = next((n for n, message in enumerate(messages) if message.get("role") != "system"), len(messages))
-    system = "\n\n".join(map(_text, messages[:first]))
+    system = "\n\n".join(map(_message_text, messages[:first]))
     roles = ("assistant" if message.get("role") == "assistant" else "user" for message in messages[first:])
-    said = [{"role": role, "content": _text(one)} for role, one in zip(roles, messages[first:], strict=True)]
+    said = [{"role": role, "content": _message_text(one)} for role, one in zip(roles, messages[first:], strict=True)]
     return system, said or [{"role": "user", "content": "Go on."}]
 
 
-def _text(message: Message) -> str:
+def _message_text(message: Message) -> str:
     content = message.get("content")
     if isinstance(content, str) or content is None:
         return content or ""

@@ -109,7 +109,7 @@ class Tokenizer:
 
         Exact, but for a text with no blank in 100,000 characters, where it may be a token or two too many.
         """
-        key = _key(text)
+        key = _cache_key(text)
         with self._lock:
             if key in self._counts:
                 self._counts.move_to_end(key)
@@ -173,7 +173,7 @@ def _tiktoken() -> Any:
     return tiktoken
 
 
-def _key(text: str) -> str | bytes:
+def _cache_key(text: str) -> str | bytes:
     if len(text) <= KEY_CHARS_MAX:
         return text
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -12,7 +12,7 @@ import msgspec
 from memory_engine.core.aside import aside
 from memory_engine.core.cancellation import TookTooLong, in_time
 from memory_engine.errors import InvalidVector, ModelError
-from memory_engine.language.masking import CHARS_AN_ITEM, Mask, name_of
+from memory_engine.language.masking import CHARS_AN_ITEM, Mask, mask_name
 from memory_engine.llm.failures import safe_to_record, unforeseen
 
 _log = logging.getLogger("memory_engine.recall")
@@ -87,7 +87,7 @@ class MaskedEmbedder:
         """Raises `InvalidArgument` for a mask without a name of its own."""
         self.inner = inner
         self._mask = mask
-        self._mask_name = name_of(mask)
+        self._mask_name = mask_name(mask)
 
     @property
     def name(self) -> str:

@@ -80,7 +80,7 @@ def _candidates(looked: LookedUp, cosines: Mapping[int, float], offset: int) -> 
     def candidate(place: int, before: Candidate | None = None) -> Candidate:
         row = rows[place]
         # passages of one day in two threads do not belong together
-        group = offset + (place >> THREAD_BITS << THREAD_BITS) + _group(row)
+        group = offset + (place >> THREAD_BITS << THREAD_BITS) + _passage_group(row)
         said, terms = (row.kind, row.role, row.speaker, row.at_us, group), row.terms.split()
         return Candidate(offset + place, *said, terms, cosines.get(place), before, beside.get(place, _NOWHERE))
 
@@ -109,7 +109,7 @@ def _follows(row: PassageRow, before: PassageRow) -> bool:
     """Whether a passage may answer or continue the one before it."""
     if row.kind in UNORDERED or before.kind in UNORDERED:
         return False
-    return _group(row) == _group(before) if row.kind == "document" else before.kind != "document"
+    return _passage_group(row) == _passage_group(before) if row.kind == "document" else before.kind != "document"
 
 
 def _belong(best: PassageRow, other: PassageRow, far: int) -> bool:
@@ -117,7 +117,7 @@ def _belong(best: PassageRow, other: PassageRow, far: int) -> bool:
     return _follows(other, best) if far > 0 else _follows(best, other)
 
 
-def _group(row: PassageRow) -> int:
+def _passage_group(row: PassageRow) -> int:
     """The group of a passage: its document, or its day; a passage without an order is a group of its own."""
     if row.kind in UNORDERED:
         return -row.place

@@ -77,7 +77,7 @@ class CachedEmbedder:
         return await self._embed(texts, is_query=query_method(self._inner) is not None)
 
     async def _embed(self, texts: Sequence[str], *, is_query: bool) -> Sequence[Vector]:
-        digests = [_digest(self.name, text, is_query=is_query) for text in texts]
+        digests = [_text_digest(self.name, text, is_query=is_query) for text in texts]
         found: dict[_Digest, Vector] = {}
         calls: set[_EmbeddingCall] = set()
         missing: dict[_Digest, str] = {}
@@ -138,7 +138,7 @@ class CachedEmbedder:
             call.task.exception()  # mark the failure as seen: a waiter for several calls raises only the first one
 
 
-def _digest(name: str, text: str, *, is_query: bool) -> _Digest:
+def _text_digest(name: str, text: str, *, is_query: bool) -> _Digest:
     named = f"{'query ' if is_query else ''}{len(name)} {name} {text}"
     return blake2b(named.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
@@ -234,7 +234,7 @@ class LocalEmbedder:
         vectors: list[Vector] = []
         for at in range(0, len(whole), BATCH):
             some = whole[at : at + BATCH]
-            rows = await self._model.run(partial(_rows, some))
+            rows = await self._model.run(partial(_vector_lists, some))
             if len(rows) != len(some):
                 raise ModelError(self.name, "invalid_response", f"it gave {len(rows)} vectors for {len(some)} texts")
             self._dimension = self._dimension or len(rows[0])
@@ -246,7 +246,7 @@ class LocalEmbedder:
         await self._model.aclose()
 
 
-def _rows(texts: list[str], encode: Encode) -> list[list[float]]:
+def _vector_lists(texts: list[str], encode: Encode) -> list[list[float]]:
     return [row.tolist() for row in encode(texts)]
 
 

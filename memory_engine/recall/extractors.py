@@ -57,10 +57,10 @@ def silent(_event: Event, _seq: int) -> Extracted:
 
 def extractors_of(extractors: Mapping[str, Extractor]) -> Extractors:
     """These extractors, by event type, with checks of their results; other events bring the texts of their bodies."""
-    return Extractors({event_type: _checked(extract) for event_type, extract in extractors.items()}, noted)
+    return Extractors({event_type: _checked_extractor(extract) for event_type, extract in extractors.items()}, noted)
 
 
-def _checked(extract: Extractor) -> Extractor:
+def _checked_extractor(extract: Extractor) -> Extractor:
     """An extractor with checks: it raises `TypeError` or `ValueError` for passages that cannot be stored."""
 
     def extract_checked(event: Event, seq: int) -> Extracted:

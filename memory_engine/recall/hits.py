@@ -218,7 +218,9 @@ class Shown(msgspec.Struct, frozen=True):
         return f"[{when}] {f'{who}: ' if who else ''}{f'{title}: ' if title else ''}{self.text.text}"
 
 
-async def shown(reader: LogReader, extractors: Extractors, thread_id: str, places: Collection[int]) -> dict[int, Shown]:
+async def read_passages(
+    reader: LogReader, extractors: Extractors, thread_id: str, places: Collection[int]
+) -> dict[int, Shown]:
     """The passages at these places; places without one are left out. Raises `IntegrityError`."""
     rows = await reader.rows_at(thread_id, {place >> PLACES_BITS for place in places})
     return await aside(partial(_read_back, reader, extractors, (thread_id, rows), places), items=len(rows))
@@ -255,7 +257,7 @@ async def texts_at(
     texts: dict[int, Shown] = {}
     for number, within in by_thread.items():
         with gap(thread_ids[number]):
-            found = await shown(kernel.reader, kernel.extractors, thread_ids[number], within)
+            found = await read_passages(kernel.reader, kernel.extractors, thread_ids[number], within)
             texts.update((number << THREAD_BITS | place, one) for place, one in found.items())
     return texts
 
@@ -344,7 +346,7 @@ class RankedHits:
             event_id=one.event.id,
             event_type=one.event.type,
             score=ranked.score,
-            why=_why(ranked.parts),
+            why=_score_reason(ranked.parts),
             parts=dict(ranked.parts) if self.explain else _NO_PARTS,
             key=choice.keys.get(ranked.place, ""),
             about=one.text.about,
@@ -353,7 +355,7 @@ class RankedHits:
         )
 
 
-def _why(parts: Mapping[str, float]) -> str:
+def _score_reason(parts: Mapping[str, float]) -> str:
     """The signals that counted most, in words."""
     best = sorted([(value, name) for name, value in parts.items() if value > 0], reverse=True)
     return ", ".join([f"{name.replace('_', ' ')} {value:.2f}" for value, name in best[:WHY_PARTS]])

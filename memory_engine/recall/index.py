@@ -432,7 +432,7 @@ async def embed_all(
         places, waiting = await passages.unembedded(thread_id, embedder.name, batches.size)
         if not places:
             return
-        found = await hits.shown(kernel.reader, kernel.extractors, thread_id, places)
+        found = await hits.read_passages(kernel.reader, kernel.extractors, thread_id, places)
         texts = {place: one.embedded() for place, one in found.items()}
         vectors = await batches.embedded(embedder, list(texts.values()), kernel.config.search_model_timeout_s)
         size = sum(map(len, vectors)) // NUMBERS_AN_ITEM

@@ -248,7 +248,7 @@ class TextIndex:
         return [replace(match, failure=failure) for match in matches] if failure else matches
 
 
-def digest_of(model: str, dimension: int, text: str) -> bytes:
+def vector_digest(model: str, dimension: int, text: str) -> bytes:
     """The digest of a model and a text, which identifies their vector."""
     return blake2b(f"{model}\n{dimension}\n{text}".encode(errors="replace"), digest_size=DIGEST_BYTES).digest()
 
@@ -328,7 +328,7 @@ class _Vectors:
         missing = []
         for count, key in enumerate(keys, 1):
             digest, vector = self._stored.pop(key, (b"", b""))
-            if digest == digest_of(*self._model, corpus.text(key)):
+            if digest == vector_digest(*self._model, corpus.text(key)):
                 index.put(key, vector)
                 self._tokens.held[key] = corpus.tokens[key]
             else:
@@ -344,7 +344,7 @@ class _Vectors:
             index.put(key, vector)
             self._tokens.held[key] = corpus.tokens[key]
         if self._kept is not None:
-            digests = [digest_of(*self._model, text) for text in texts]
+            digests = [vector_digest(*self._model, text) for text in texts]
             await self._kept.write(dict(zip(keys, zip(digests, map(packed, vectors), strict=True), strict=True)))
 
     async def _drop(self, index: VectorIndex, corpus: Corpus) -> None:

@@ -114,7 +114,7 @@ class Question(msgspec.Struct, frozen=True):
         if not self.spans:
             return best
         at_us = midnight_us(at.toordinal(), self.zone)
-        return max(best, *(_within(span, at_us) for span in self.spans))
+        return max(best, *(_span_match(span, at_us) for span in self.spans))
 
     def may_hold_the_answer(self, passage: Sequence[str]) -> bool:
         """Return True if a passage (its terms) contains a thing of the kind that the question asks for, if any."""
@@ -127,7 +127,7 @@ class Question(msgspec.Struct, frozen=True):
         return any(term[0].isdigit() for term in passage)
 
 
-def _names(text: str) -> Iterator[str]:
+def _capitalized_names(text: str) -> Iterator[str]:
     """Return the capitalized words that do not begin a sentence."""
     return (name.group() for name in _NAME.finditer(text) if not begins_sentence(text, name.start()))
 
@@ -143,10 +143,10 @@ def read_question(text: str, *, now_us: int | None = None, zone: tzinfo = UTC) -
     return Question(
         text=text,
         terms=tuple(dict.fromkeys(terms(text)))[:TERMS_MAX],
-        names=frozenset(term for name in _names(read) for term in terms(name)),
+        names=frozenset(term for name in _capitalized_names(read) for term in terms(name)),
         days=days,
         spans=tuple((_starts_us(first, zone), _ends_us(last, zone)) for first, last in relative),
-        listed=() if today is None else _listed(days, relative, today, zone),
+        listed=() if today is None else _day_spans(days, relative, today, zone),
         asks_for=next((kind for kind, pattern in _ASKED if pattern.search(read)), ""),
         several=several.asks_for_several(read),
         of_you=_OF_YOU.search(read) is not None,
@@ -185,13 +185,13 @@ def _nearness(named: "Day | Stretch", at: date) -> float:
     return 0.7 if before <= 1 and after <= 7 else 0.4 if before <= 7 and after <= 21 else 0.0
 
 
-def _within(span: tuple[int, int], at_us: int) -> float:
+def _span_match(span: tuple[int, int], at_us: int) -> float:
     """Return 1 for a time within a span, 0.5 for a time in the days after it, else 0."""
     start, end = span
     return 1.0 if start <= at_us < end else 0.5 if end <= at_us < end + AFTER_DAYS * DAY_US else 0.0
 
 
-def _listed(
+def _day_spans(
     days: "Iterable[Day | Stretch]", relative: Iterable[tuple[date, date]], today: date, zone: tzinfo
 ) -> tuple[tuple[int, int], ...]:
     """Return the spans (from, until; microseconds) whose passages are all candidates: named days and the day after.

@@ -216,7 +216,7 @@ def weights_of_terms(
 ) -> Mapping[str, float]:
     """How rare each of the question's terms is, without the names of the speakers that it names."""
     names = _speakers(candidates)
-    named = _named(question, names, frozenset(c.speaker for c in candidates if c.kind == "tool"))
+    named = _named_entities(question, names, frozenset(c.speaker for c in candidates if c.kind == "tool"))
     return _weights(question, frozenset().union(*(names[speaker] for speaker in named)), statistics)
 
 
@@ -239,7 +239,7 @@ def _idf(passages: int, holding: int) -> float:
 def signals(question: Question, candidates: Sequence[Candidate], statistics: Statistics) -> dict[str, list[float]]:
     """Each signal's value from 0 to 1 for each candidate. Signals that say nothing here are left out."""
     names = _speakers(candidates)
-    named = _named(question, names, frozenset(c.speaker for c in candidates if c.kind == "tool"))
+    named = _named_entities(question, names, frozenset(c.speaker for c in candidates if c.kind == "tool"))
     found = _WordScores(question, frozenset().union(*(names[speaker] for speaker in named)), statistics)
     window = found.windows(candidates)
     columns = {
@@ -250,7 +250,7 @@ def signals(question: Question, candidates: Sequence[Candidate], statistics: Sta
     if any(c.beside for c in candidates):
         columns["nearby"] = _nearby(candidates, columns["window"])
     meaning = _meaning(candidates, columns["words"]) if any(c.cosine is not None for c in candidates) else []
-    columns["group"] = _group(candidates, _matches(columns["window"], meaning) if meaning else window)
+    columns["group"] = _group_support(candidates, _match_strengths(columns["window"], meaning) if meaning else window)
     columns["brief"] = [_brevity(c) for c in candidates]
     if spoken := _spoken(question, candidates, statistics, named):
         columns["speaker"] = spoken
@@ -388,7 +388,7 @@ def _speakers(candidates: Sequence[Candidate]) -> dict[str, frozenset[str]]:
     return {name: frozenset(terms(name)) for name, _ in speakers if name and name not in roles}
 
 
-def _named(question: Question, names: Mapping[str, frozenset[str]], tools: frozenset[str]) -> frozenset[str]:
+def _named_entities(question: Question, names: Mapping[str, frozenset[str]], tools: frozenset[str]) -> frozenset[str]:
     """The people of whom the question has a name, or a part of it, and the tools that it names in full.
 
     A tool's name consists of everyday words: "is it in stock?" asks about stock, not for every result of
@@ -409,7 +409,7 @@ def _scaled(values: list[float]) -> list[float]:
     return [value / greatest for value in values] if greatest > 0 else [0.0] * len(values)
 
 
-def _group(candidates: Sequence[Candidate], matches: list[float]) -> list[float]:
+def _group_support(candidates: Sequence[Candidate], matches: list[float]) -> list[float]:
     """Return for each candidate how well the best other candidates of its group match.
 
     They match by words and, if they have vectors, by meaning. A candidate that matches nothing itself gets a smaller
@@ -432,7 +432,7 @@ def _group(candidates: Sequence[Candidate], matches: list[float]) -> list[float]
     )
 
 
-def _matches(window: list[float], meaning: list[float]) -> list[float]:
+def _match_strengths(window: list[float], meaning: list[float]) -> list[float]:
     """How well each candidate matches by words and by meaning."""
     return [by_words + GROUP_MEANING * by_meaning for by_words, by_meaning in zip(window, meaning, strict=True)]
 

@@ -181,7 +181,7 @@ class CrossEncoderReranker:
 
         Raises `ModelError` if it cannot be loaded, or returns no such scores.
         """
-        pairs = [(_whole(query), _whole(text)) for text in texts]
+        pairs = [(_without_surrogates(query), _without_surrogates(text)) for text in texts]
         scores: list[float] = []
         for at in range(0, len(pairs), BATCH):
             some = pairs[at : at + BATCH]
@@ -200,5 +200,5 @@ def _scores(pairs: list[tuple[str, str]], predict: Predict) -> list[float]:
     return predict(pairs)
 
 
-def _whole(text: str) -> str:
+def _without_surrogates(text: str) -> str:
     return text.encode(errors="replace").decode()  # tokenizers take no lone surrogates

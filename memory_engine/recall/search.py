@@ -114,7 +114,7 @@ class Asked:
     explain: bool = False
 
 
-def _read(text: str, now_us: int, zone: tzinfo) -> "tuple[Question, superseding.Current]":
+def _parse_question(text: str, now_us: int, zone: tzinfo) -> "tuple[Question, superseding.Current]":
     """The question, with the terms of what it asks about, and what is true of that."""
     question = read_question(text, now_us=now_us, zone=zone)
     current = superseding.Current(question)
@@ -183,7 +183,7 @@ class Searching:
         gaps = _Gaps(are_many=are_many, until_s=now_s + config.search_index_timeout_s)
         text = asked.query[:QUERY_CHARS_MAX]
         now_us = self._kernel.now_us() if asked.now_us is None else asked.now_us
-        read = partial(_read, text, now_us, asked.zone or zone_of(config.timezone))
+        read = partial(_parse_question, text, now_us, asked.zone or zone_of(config.timezone))
         question, current = read() if self._has_read else await on_thread(read)  # the first one compiles patterns
         self._has_read = True
         deadline_s = asyncio.get_running_loop().time() + config.search_model_timeout_s
@@ -307,7 +307,7 @@ class Searching:
     ) -> None:
         """One look-up over all threads."""
         gathered, gaps = into
-        wanted = _wanted(asked, question, _WHOLE)
+        wanted = _look_up_request(asked, question, _WHOLE)
         if meaning.vector is None:
             looked = await self._indexing.look_up_among(threads, wanted, gaps.of, gaps.until_s)
             if gaps.unread:
@@ -389,7 +389,7 @@ class Searching:
     ) -> tuple[LookedUp, dict[int, float]]:
         question, meaning, space = given
         part = asked.parts.get(thread_id, _WHOLE)
-        wanted = _wanted(asked, question, part)
+        wanted = _look_up_request(asked, question, part)
         if space is None or meaning.vector is None:
             return await self._indexing.look_up(thread_id, wanted, gaps.until_s), {}
         read = NEAREST_READ
@@ -458,7 +458,7 @@ _PLACE = (1 << THREAD_BITS) - 1
 _WHOLE = Part(())
 
 
-def _wanted(asked: Asked, question: Question, part: Part) -> LookUp:
+def _look_up_request(asked: Asked, question: Question, part: Part) -> LookUp:
     return LookUp(
         terms=(*question.terms, *question.further),
         near_max=NEAREST,

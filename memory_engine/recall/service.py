@@ -268,7 +268,7 @@ def asked(  # noqa: PLR0913 - what narrows a search, by keyword
         raise InvalidSearch("limit", limit, "it is a number of hits")
     if not isinstance(explain, bool):
         raise InvalidSearch("explain", explain, "it is True or False")
-    since_us, until_us, as_of_us = _moment("since", since), _moment("until", until), _moment("as_of", as_of)
+    since_us, until_us, as_of_us = _moment_us("since", since), _moment_us("until", until), _moment_us("as_of", as_of)
     if since_us is not None and until_us is not None and until_us < since_us:
         raise InvalidSearch("until", until, "it is before `since`: no moment lies between them")
     if as_of_us is not None:
@@ -310,7 +310,7 @@ def _kinds(kinds: object) -> tuple[str, ...]:
     raise InvalidSearch("kinds", kinds, 'it is one or several names of kinds, as ("message", "tool"); () is all')
 
 
-def _moment(what: str, moment: object) -> int | None:
+def _moment_us(what: str, moment: object) -> int | None:
     if moment is None:
         return None
     if not isinstance(moment, datetime) or moment.tzinfo is None:

@@ -126,7 +126,7 @@ def spread(found: Sequence[Spreadable], scores: Sequence[float]) -> list[tuple[i
         groups.setdefault(found[n].group, []).append((scores[n] * (1.0 if adding[n] else ADDS_NOTHING), n))
     for of_group in groups.values():
         of_group.sort(key=lambda one: (one[0], -one[1]))  # the best is the last
-    heads = [_head(group, of_group, counts.get(group, 0)) for group, of_group in groups.items()]
+    heads = [_group_rank(group, of_group, counts.get(group, 0)) for group, of_group in groups.items()]
     heapify(heads)
     while heads:
         score, n, group = heads[0]
@@ -134,13 +134,13 @@ def spread(found: Sequence[Spreadable], scores: Sequence[float]) -> list[tuple[i
         groups[group].pop()
         counts[group] = counts.get(group, 0) + 1
         if groups[group]:
-            heapreplace(heads, _head(group, groups[group], counts[group]))
+            heapreplace(heads, _group_rank(group, groups[group], counts[group]))
         else:
             heappop(heads)
     return left
 
 
-def _head(group: int, of_group: Sequence[tuple[float, int]], count: int) -> tuple[float, int, int]:
+def _group_rank(group: int, of_group: Sequence[tuple[float, int]], count: int) -> tuple[float, int, int]:
     score, n = of_group[-1]
     return -score * GROUP_DECAY**count, n, group
 

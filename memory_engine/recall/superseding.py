@@ -131,7 +131,7 @@ def _claim(clauses: Sequence[Sequence[Reading]], matter: Matter) -> Assertion | 
     has_changed = any(map(_has_changed, compress(clauses, map(not_, adding))))
     text = " ".join(word for word, _ in read)
     days = frozenset(word for word, uses in read if "when" in uses)
-    before = _before(read)
+    before = _preceding_keys(read)
     return Assertion(
         text=text,
         before=before,
@@ -155,7 +155,7 @@ def _owned(read: Sequence[Reading]) -> Iterator[tuple[str, str]]:
             yield from product(keys_of(word.removesuffix(_POSSESSIVE)), keys_of(after)[:1])
 
 
-def _before(read: Sequence[Reading]) -> dict[str, str]:
+def _preceding_keys(read: Sequence[Reading]) -> dict[str, str]:
     """Return the keys of significant words, each with the key of the word directly before it, or `""`."""
     before: dict[str, str] = {}
     last = ""

@@ -30,14 +30,14 @@ def token_ids(text: str, tokens_max: int) -> list[int]:
     """The numbers of a text's pieces between the marks of its beginning and end, at most `tokens_max` with these."""
     known = vocabulary()
     found = [known["[CLS]"]]
-    for word in _words(text):
+    for word in _basic_tokens(text):
         found += _pieces(word, known)
         if len(found) >= tokens_max:
             break
     return [*found[: tokens_max - 1], known["[SEP]"]]
 
 
-def _words(text: str) -> Iterator[str]:
+def _basic_tokens(text: str) -> Iterator[str]:
     """The words of a text in lower case and without accents; each punctuation mark and each Han sign is one."""
     plain = "".join(" " if sign.isspace() else sign for sign in text if sign.isspace() or _is_kept(sign))
     folded = unicodedata.normalize("NFD", plain.lower())

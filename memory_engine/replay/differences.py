@@ -19,7 +19,7 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import decode_reduction, resolve_chunks
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.executor import describe
-from memory_engine.core.operations import Batch, Operation, place_of
+from memory_engine.core.operations import Batch, Operation, place_text
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.reduction import Reduction
 from memory_engine.core.state import StateDraft
@@ -164,7 +164,7 @@ def operation_line(operation: Operation | None) -> str:
             return _ABSENT
         case Batch():
             return "BATCH [" + "; ".join(map(operation_line, operation.operations)) + "]"
-    return describe(operation) + place_of(operation)
+    return describe(operation) + place_text(operation)
 
 
 def _chunk_fields(chunk: Chunk | None) -> dict[str, object] | None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from memory_engine.core.chain import decode_record, decode_row
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.lineage import Carriers, place, taken
+from memory_engine.core.lineage import Carriers, place, taken_chunks
 from memory_engine.runtime.handle import PastHandle
 from memory_engine.runtime.kernel import Kernel
 
@@ -105,6 +105,6 @@ async def _taken_between(past: PastHandle, low: int, high: int, chunk_ids: Colle
     found: dict[str, int] = {}
     async for stored in past.kernel.reader.walk(past.id, after=low, upto=high):
         if stored.record:
-            gone = taken(decode_record(past.id, stored).operations)
+            gone = taken_chunks(decode_record(past.id, stored).operations)
             found.update((one.chunk, stored.seq) for one in gone if one.chunk in chunk_ids)
     return found

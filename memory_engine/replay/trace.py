@@ -16,7 +16,7 @@ from memory_engine.core.events.base import UnknownEvent
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionStarted
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.roles import Source, sources_in
-from memory_engine.core.lineage import place, taken
+from memory_engine.core.lineage import place, taken_chunks
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import ThreadNotFound, UnknownChunk
@@ -118,7 +118,7 @@ class Tracer:
         for thread_id, chunk_id in trace.chunks:
             told[thread_id].add(chunk_id)
         for (thread_id, seq), event in trace.events.items():
-            for chunk_id in told[thread_id].intersection(one.chunk for one in taken(event.operations)):
+            for chunk_id in told[thread_id].intersection(one.chunk for one in taken_chunks(event.operations)):
                 trace.gone.setdefault((thread_id, chunk_id), seq)
         unknown: dict[str, list[str]] = defaultdict(list)
         for thread_id, chunk_id in trace.chunks:

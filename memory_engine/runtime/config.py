@@ -25,7 +25,7 @@ def _count(_owner: object, attribute: "Attribute[int]", value: int) -> None:
     checked_count(attribute.name, value, least=1)
 
 
-def _bytes(_limits: object, attribute: "Attribute[int]", value: int) -> None:
+def _check_byte_limit(_limits: object, attribute: "Attribute[int]", value: int) -> None:
     checked_count(attribute.name, value, least=BYTES_MIN)
 
 
@@ -49,7 +49,7 @@ def _policy(_config: object, attribute: "Attribute[CompactionPolicy]", value: Co
     checked_type(attribute.name, value, CompactionPolicy, give=give)
 
 
-def _text(_config: object, attribute: "Attribute[str]", value: str) -> None:
+def _check_string(_config: object, attribute: "Attribute[str]", value: str) -> None:
     checked_type(attribute.name, value, str, give="a text")
 
 
@@ -74,13 +74,13 @@ class ConversationLimits:
 
     exchanges: int = field(default=10, validator=_count)
     exchanges_kept: int = field(default=5, validator=_count)
-    answer_bytes_max: int = field(default=750, validator=_bytes)
-    answer_bytes_target: int = field(default=500, validator=_bytes)
-    summary_bytes_max: int = field(default=4000, validator=_bytes)
-    summary_bytes_target: int = field(default=3000, validator=_bytes)
+    answer_bytes_max: int = field(default=750, validator=_check_byte_limit)
+    answer_bytes_target: int = field(default=500, validator=_check_byte_limit)
+    summary_bytes_max: int = field(default=4000, validator=_check_byte_limit)
+    summary_bytes_target: int = field(default=3000, validator=_check_byte_limit)
     scratchpad_snippets_max: int = field(default=48, validator=_count)
     model_timeout_s: float = field(default=30.0, validator=_seconds)
-    model_input_bytes_max: int = field(default=48_000, validator=_bytes)
+    model_input_bytes_max: int = field(default=48_000, validator=_check_byte_limit)
 
     def __attrs_post_init__(self) -> None:
         for target, most in (
@@ -120,7 +120,7 @@ class EngineConfig:
     """
 
     compaction: CompactionPolicy = field(default=CompactionPolicy(), validator=_policy)
-    compaction_instructions: str = field(default="", validator=_text)
+    compaction_instructions: str = field(default="", validator=_check_string)
     before_compaction_timeout_s: float = field(default=10.0, validator=_seconds)
     queue_capacity: int = field(default=1024, validator=_count)
     queue_timeout_s: float = field(default=30.0, validator=_seconds)

@@ -51,7 +51,7 @@ else:
 V = TypeVar("V")
 
 
-def listed(events: Iterable[EventLike], registry: EventRegistry) -> Sequence[Event | NewEvent]:
+def event_list(events: Iterable[EventLike], registry: EventRegistry) -> Sequence[Event | NewEvent]:
     """Several events as a list. Raises `InvalidEvent` for anything else."""
     if isinstance(events, Event | NewEvent | str | bytes | Mapping) or not isinstance(events, Iterable):
         raise InvalidEvent(type(events).__qualname__, "dispatch_all", "a list of events is expected")
@@ -179,7 +179,7 @@ class ThreadHandle:
         self.check_present("events")
         if expected_seq is not None:
             checked_count("expected_seq", expected_seq)
-        new = list(map(enveloped, listed(events, self.kernel.events)))
+        new = list(map(enveloped, event_list(events, self.kernel.events)))
         if not new:
             return ()
         kernel = self.kernel

@@ -271,17 +271,17 @@ async def _dispatched(
     """
     names = [message.provider_id or (name and f"{name} {message.at}") for message in messages]
     again = {one for one, times in Counter(names).items() if one and (times > 1 or one in known)}
-    named = await _named(thread, messages, names, again)
+    named = await _identified_events(thread, messages, names, again)
     try:
         return await thread.dispatch_all(named)
     except IdempotencyConflict:
-        anew = await _named(thread, messages, names, {*names} - {""})
+        anew = await _identified_events(thread, messages, names, {*names} - {""})
         if anew == named:
             raise
         return await thread.dispatch_all(anew)
 
 
-async def _named(
+async def _identified_events(
     thread: ThreadHandle, messages: Sequence[ReadMessage], names: Sequence[str], again: Collection[str]
 ) -> list[NewEvent]:
     """The events of messages, with ids by their names; recorded ones keep their recorded form."""
@@ -289,9 +289,9 @@ async def _named(
     named: list[NewEvent] = []
     for message, name in zip(messages, names, strict=True):
         events, there = message.events, parts.get(name, [])
-        first = _place(events, there) if message.is_part else 0
+        first = _response_offset(events, there) if message.is_part else 0
         events = tuple(
-            held if held is not None and _alone(held) == _alone(event) else event
+            held if held is not None and _bare_event(held) == _bare_event(event) else event
             for event, held in itertools.zip_longest(events, there[first : first + len(events)])
         )
         there[first : first + len(events)] = events
@@ -299,17 +299,17 @@ async def _named(
     return named
 
 
-def _place(events: Sequence[Event], there: Sequence[Event]) -> int:
+def _response_offset(events: Sequence[Event], there: Sequence[Event]) -> int:
     """The place of a response's events among the recorded ones: after them, if they continue them."""
-    bare, held = [_alone(event) for event in events], [_alone(event) for event in there]
+    bare, held = [_bare_event(event) for event in events], [_bare_event(event) for event in there]
     for first in range(len(held)):
         if held[first : first + len(bare)] == bare[: len(held) - first]:
             return first
-    said = {_content(event) for event in held} - {""}
-    return 0 if any(_content(event) in said for event in bare) else len(held)  # said otherwise: that is a conflict
+    said = {_event_text(event) for event in held} - {""}
+    return 0 if any(_event_text(event) in said for event in bare) else len(held)  # said otherwise: that is a conflict
 
 
-def _content(event: Event) -> str:
+def _event_text(event: Event) -> str:
     content = getattr(event, "content", "")
     return content if isinstance(content, str) else content_text(content)
 
@@ -339,7 +339,7 @@ def _id(thread: ThreadHandle, name: str, part: int) -> str:
     return str(uuid.uuid5(NAMESPACE, f"{part} {name} {thread.id}")) if name else ""
 
 
-def _alone(event: E) -> E:
+def _bare_event(event: E) -> E:
     """The event with its own content alone: without the values around it and the decisions at its arrival."""
     bare = without_origin(without_native(event))
     return msgspec.structs.replace(bare, interrupted="") if isinstance(bare, LlmTextResponse) else bare
@@ -386,15 +386,15 @@ async def _first_new(thread: ThreadHandle, listed: Sequence[ReadMessage]) -> int
     `NotContinued` where it ends with none, but holds messages, and where it ends with several: talk that repeats
     itself may go on after any of these.
     """
-    said = [[one for event in message.events if (one := _said(event)) is not None] for message in listed]
+    said = [[one for event in message.events if (one := _repeated_content(event)) is not None] for message in listed]
     everything = list(itertools.chain.from_iterable(said))
     ends = list(itertools.accumulate(map(len, said)))
-    held = await _held(thread, len(everything) + 1)
+    held = await _recent_content(thread, len(everything) + 1)
     if not held or not everything:
         return 0
     places: list[int] = []
     for n in reversed(range(len(listed))):
-        left = _before(held, everything[: ends[n]]) if said[n] else None
+        left = _overlap_start(held, everything[: ends[n]]) if said[n] else None
         if left == 0:
             return n + 1
         places += () if left is None else (n + 1,)
@@ -403,7 +403,7 @@ async def _first_new(thread: ThreadHandle, listed: Sequence[ReadMessage]) -> int
     return places[0]
 
 
-def _before(held: Sequence[_Said], listed: Sequence[_Said]) -> int | None:
+def _overlap_start(held: Sequence[_Said], listed: Sequence[_Said]) -> int | None:
     """How much the thread holds before these, if it ends with them; of what a list may leave out, it may any."""
     at = len(held)
     for one in reversed(listed):
@@ -415,14 +415,14 @@ def _before(held: Sequence[_Said], listed: Sequence[_Said]) -> int | None:
     return sum(not one.optional for one in held[:at])
 
 
-async def _held(thread: ThreadHandle, count: int) -> list[_Said]:
+async def _recent_content(thread: ThreadHandle, count: int) -> list[_Said]:
     """The content of a thread's last events: `count` of those that no list may leave out, if it has as many."""
     held: list[_Said] = []
     upto = await thread.last_seq()
     began = await thread.kernel.reader.cleared_at(thread.id, upto)
     while upto > began and sum(not one.optional for one in held) < count:
         after = max(began, upto - _PAGE)
-        page = [_said(recorded.event) async for recorded in thread.events(after=after, upto=upto)]
+        page = [_repeated_content(recorded.event) async for recorded in thread.events(after=after, upto=upto)]
         held = [one for one in page if one is not None] + held
         upto = after
     return held
@@ -437,24 +437,24 @@ async def _last_id(thread: ThreadHandle) -> str:
 _INSTRUCTIONS = (SessionStarted, ExternalInject)
 
 
-def _said(event: Event | UnknownEvent) -> _Said | None:
+def _repeated_content(event: Event | UnknownEvent) -> _Said | None:
     """The content of an event that every list of messages repeats; `None` for nothing."""
     match event:
         case UserMessage() | ParentAgentMessage():
-            return _Said(("user", *_read(event.content)))
+            return _Said(("user", *_content_parts(event.content)))
         case LlmTextResponse(content=content, interrupted=interrupted):
-            return _Said(("assistant", *_read(content)), bool(interrupted)) if content else None
+            return _Said(("assistant", *_content_parts(content)), bool(interrupted)) if content else None
         case LlmClarification():
             return _Said(("assistant", event.content))
         case LlmToolCall():
             calls = tuple((call.id, call.name, _sorted(call.arguments)) for call in event.calls)
             return _Said(("assistant", event.content, calls))
         case ToolResult() | ToolError():
-            return _Said(("tool", event.call_id, *_read(event.content)))
+            return _Said(("tool", event.call_id, *_content_parts(event.content)))
     return None
 
 
-def _read(content: Content) -> tuple[str, ...]:
+def _content_parts(content: Content) -> tuple[str, ...]:
     """The content, however a message gives it: a text is a list of one."""
     if isinstance(content, str):
         return (content,)

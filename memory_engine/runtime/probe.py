@@ -95,14 +95,14 @@ class _MaskedSpan:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._span.__exit__(kind, None if error is None else _shown(error, self._probe), trace)
+        self._span.__exit__(kind, None if error is None else _masked_error(error, self._probe), trace)
 
     def say(self, said: Mapping[str, object]) -> None:
         """Say it of the other."""
         self._span.say(self._probe.masked(said))
 
 
-def _shown(error: BaseException, probe: MaskedProbe) -> BaseException:
+def _masked_error(error: BaseException, probe: MaskedProbe) -> BaseException:
     """Return the error, or one of a class of the same name where its text, or that of a cause, has a secret."""
     said, chain, current = str(error), list[str](), error.__cause__ or error.__context__
     while current is not None and len(chain) < CAUSES_MAX:

@@ -79,7 +79,7 @@ class Recording:
     async def _recorded(self, assembly: Assembly, error: BaseException | None) -> tuple[Receipt, ...]:
         whole = assembly.whole()
         if whole is None:
-            return await self._interrupted(assembly, assembly.failure or _why(error))
+            return await self._interrupted(assembly, assembly.failure or _failure_reason(error))
         try:
             state = await self._thread.state()
             return await record_read(self._thread, state, lambda: Messages([whole], assembly.format))
@@ -118,7 +118,7 @@ class Recording:
         return runtime is not None and runtime.queue.blocking_reason is not None
 
 
-def _why(error: BaseException | None) -> str:
+def _failure_reason(error: BaseException | None) -> str:
     if error is None:
         return CUT_SHORT
     if isinstance(error, asyncio.CancelledError):

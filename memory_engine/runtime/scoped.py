@@ -30,7 +30,7 @@ from memory_engine.errors import (
     WrongThreadKind,
 )
 from memory_engine.projections.outbox import check_destinations
-from memory_engine.runtime.handle import ThreadHandle, listed
+from memory_engine.runtime.handle import ThreadHandle, event_list
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.protocol import ThreadFilter
@@ -95,7 +95,7 @@ class ScopeHandle(ThreadHandle):
         self, events: Sequence[EventLike], *, expected_seq: int | None = None
     ) -> tuple[Receipt, ...]:
         """Append events in order, all or none, creating the thread if these are its first."""
-        given = listed(events, self.kernel.events)
+        given = event_list(events, self.kernel.events)
         return await self._made(given, partial(super().dispatch_all, given, expected_seq=expected_seq), expected_seq)
 
     async def _made(

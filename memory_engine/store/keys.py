@@ -27,7 +27,7 @@ class Key:
 
     def __init__(self, secret: Secret) -> None:
         """Raises `InvalidKey`, which does not repeat what was given."""
-        self._secret = _checked(secret)
+        self._secret = _checked_secret(secret)
         self._made: dict[bytes, bytes] = {}
 
     def __repr__(self) -> str:
@@ -45,7 +45,7 @@ class Key:
         return f"x'{key.hex()}{salt.hex()}'"
 
 
-def _checked(secret: object) -> Secret:
+def _checked_secret(secret: object) -> Secret:
     match secret:
         case bytes() if len(secret) == KEY_BYTES:
             return secret

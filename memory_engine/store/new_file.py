@@ -65,16 +65,16 @@ def check_free(path: Path, *, force: bool = False) -> None:
 
 def put_in_place(made: Path, path: Path, *, force: bool = False) -> None:
     """Let a whole file be there. Raises `FileExistsError` where another is by now."""
-    _told("rename", lambda: _put(made, path, force=force))
+    _at_fault_point("rename", lambda: _move_into_place(made, path, force=force))
 
 
 def sync(file: IO[bytes]) -> None:
     """Bring what was written to a file to the disk."""
     file.flush()
-    _told("sync", lambda: os.fsync(file.fileno()))
+    _at_fault_point("sync", lambda: os.fsync(file.fileno()))
 
 
-def _told(point: Literal["sync", "rename"], act: Callable[[], T]) -> T:
+def _at_fault_point(point: Literal["sync", "rename"], act: Callable[[], T]) -> T:
     plan = FILE_PLAN.get()
     if plan is None:
         return act()
@@ -84,7 +84,7 @@ def _told(point: Literal["sync", "rename"], act: Callable[[], T]) -> T:
     return done
 
 
-def _put(made: Path, path: Path, *, force: bool) -> None:
+def _move_into_place(made: Path, path: Path, *, force: bool) -> None:
     if force:
         made.replace(path)
         return

@@ -155,7 +155,7 @@ class Extractors(msgspec.Struct, frozen=True):
         if len(self.taken) > PASSAGES_MAX:
             self.taken.clear()  # of events that did not come
         for text in self.extract(event, 0).texts:
-            self.taken[_said(text)] = " ".join(terms(_said(text)))
+            self.taken[_indexed_text(text)] = " ".join(terms(_indexed_text(text)))
 
     def ahead(self, events: Iterable[tuple[Event, int]]) -> Ahead:
         """The passages of large events at the seqs that they may get, for `found`: work for another thread."""
@@ -173,7 +173,7 @@ class Extractors(msgspec.Struct, frozen=True):
             return None
         return PassageStep(
             seq,
-            tuple(_rows(found.texts, seq, at_us, self.taken, analysed=analysed)),
+            tuple(_passage_rows(found.texts, seq, at_us, self.taken, analysed=analysed)),
             found.keys,
             found.prefixes,
             _earlier(found.seqs, seq),
@@ -190,15 +190,15 @@ def _earlier(seqs: tuple[int, ...], seq: int) -> tuple[int, ...]:
     return tuple(one for one in seqs if 0 < one < seq) if seqs else seqs
 
 
-def _said(text: Text) -> str:
+def _indexed_text(text: Text) -> str:
     return f"{text.about} {text.text}" if text.about else text.text
 
 
-def _rows(
+def _passage_rows(
     texts: Sequence[Text], seq: int, at_us: int, taken: dict[str, str], *, analysed: bool
 ) -> Iterable[PassageRow]:
     for n, text in enumerate(texts[:PASSAGES_MAX]):
-        said = _said(text)
+        said = _indexed_text(text)
         said_at_us = at_us if text.at_us is None else text.at_us
         place = seq << PLACES_BITS | n
         found = " ".join(terms(said)) if analysed else taken.pop(said, "") if taken else ""

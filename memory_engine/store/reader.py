@@ -289,7 +289,7 @@ class LogReader:
         if found is None:
             return State()
         at, kept = found
-        rows = await self.rows_at(thread_id, {at, *(_seq(live.chunk_id) for live in kept.live)})
+        rows = await self.rows_at(thread_id, {at, *(_seq_of_chunk(live.chunk_id) for live in kept.live)})
         if at not in rows or rows[at].hash != kept.hash:
             return State()
         head = Head(seq=at, hash=kept.hash, chunks=kept.chunks, tokens=kept.tokens)
@@ -313,7 +313,7 @@ class LogReader:
 
     async def _made_at(self, thread_id: str, chunk_ids: Collection[str]) -> dict[str, tuple[Chunk, str]]:
         """Those of the chunks that there are, each with the type of its event, by id, in the order of the log."""
-        rows = (await self.rows_at(thread_id, set(map(_seq, chunk_ids)))).values()
+        rows = (await self.rows_at(thread_id, set(map(_seq_of_chunk, chunk_ids)))).values()
         wanted = frozenset(chunk_ids)
 
         def made() -> dict[str, tuple[Chunk, str]]:
@@ -333,7 +333,7 @@ class LogReader:
 
     async def call_ids(self, thread_id: str, chunk_ids: Collection[str], seqs: Collection[int]) -> tuple[str, ...]:
         """The calls that are made or answered in these chunks, and in those of these events."""
-        rows = await self.rows_at(thread_id, {*seqs, *map(_seq, chunk_ids)})
+        rows = await self.rows_at(thread_id, {*seqs, *map(_seq_of_chunk, chunk_ids)})
         found: dict[str, None] = {}
         for stored in rows.values():
             for chunk in decode_row(thread_id, stored, self.registry)[1].chunks:
@@ -421,7 +421,7 @@ class LogReader:
         versions = await self._older(thread_id, chunk_ids)
         known = lineage.Descent(seqs=set(seqs), events=set(event_ids), chunks={*chunk_ids, *versions})
         summaries: list[str] = []
-        first = min((*seqs, *map(_seq, known.chunks)), default=0)
+        first = min((*seqs, *map(_seq_of_chunk, known.chunks)), default=0)
         head = await self._store.head(thread_id)
         types = self.registry.of_chunks("recalled", "versions", "copies", "summaries")
         async for stored in self.walk(thread_id, after=first, upto=head.seq):
@@ -465,7 +465,7 @@ SEQ_DIGITS_MAX = 19
 """No store counts further."""
 
 
-def _seq(chunk_id: str) -> int:
+def _seq_of_chunk(chunk_id: str) -> int:
     if not isinstance(chunk_id, str):
         raise UnknownChunk("read", ascii(chunk_id))
     head, _, tail = chunk_id.partition(".")

@@ -56,7 +56,7 @@ class LogWalk:
         and may answer too; `progress` gets the page's last seq.
         """
         async for page in self._pages:
-            answer = await aside(partial(_read, readers, page), items=items(page))
+            answer = await aside(partial(_first_answer, readers, page), items=items(page))
             if answer is None and then is not None:
                 answer = await then(page)
             if answer is not None:
@@ -66,7 +66,7 @@ class LogWalk:
         return None
 
 
-def _read(readers: Sequence[Callable[[StoredEvent], R | None]], page: Sequence[StoredEvent]) -> R | None:
+def _first_answer(readers: Sequence[Callable[[StoredEvent], R | None]], page: Sequence[StoredEvent]) -> R | None:
     for stored in page:
         for read in readers:
             answer = read(stored)

@@ -141,8 +141,10 @@ class _Loop:
 
     def asked(self, method: Callable[..., object], *values: object, **named: object) -> object:
         """A method's result, computed in the loop."""
-        given = partial(method, *map(_held, values), **{name: _held(value) for name, value in named.items()})
-        return self.shown(self.done(partial(_whole, given)))
+        given = partial(
+            method, *map(_unwrap_handles, values), **{name: _unwrap_handles(value) for name, value in named.items()}
+        )
+        return self.shown(self.done(partial(_await_result, given)))
 
     def shown(self, value: object) -> object:
         """A value as those see it that do not await."""
@@ -160,13 +162,13 @@ class _Loop:
         instead: Exception | None = None
         try:
             while instead is None:
-                found, instead = self.done(partial(_next, items, most))
+                found, instead = self.done(partial(_next_items, items, most))
                 yield from map(self.shown, found)
             if not isinstance(instead, StopAsyncIteration):
                 raise instead
         finally:
             if isasyncgen(items) and self.is_here:
-                self.done(partial(_whole, items.aclose))
+                self.done(partial(_await_result, items.aclose))
 
     @contextmanager
     def _block(self, block: AbstractAsyncContextManager[object]) -> Iterator[object]:
@@ -186,12 +188,12 @@ def _here() -> tuple[asyncio.AbstractEventLoop, int]:
     return asyncio.get_running_loop(), threading.get_ident()
 
 
-async def _whole(work: Callable[[], object]) -> object:
+async def _await_result(work: Callable[[], object]) -> object:
     found = work()
     return await found if isawaitable(found) else found
 
 
-async def _next(items: AsyncIterator[object], most: int) -> tuple[list[object], Exception | None]:
+async def _next_items(items: AsyncIterator[object], most: int) -> tuple[list[object], Exception | None]:
     """The next items, and the error or end after them."""
     found: list[object] = []
     try:
@@ -202,12 +204,12 @@ async def _next(items: AsyncIterator[object], most: int) -> tuple[list[object], 
     return found, None
 
 
-def _held(value: object) -> object:
+def _unwrap_handles(value: object) -> object:
     """An argument as the loop sees it."""
     if isinstance(value, Handle):
         return value._object
     if isinstance(value, list | tuple) and any(isinstance(one, Handle) for one in value):
-        return [_held(one) for one in value]
+        return [_unwrap_handles(one) for one in value]
     return value
 
 
@@ -243,7 +245,7 @@ class Handle:
         return self._loop.shown(getattr(self._object, name))
 
     def __setattr__(self, name: str, value: object) -> None:
-        setattr(self._object, name, _held(value))
+        setattr(self._object, name, _unwrap_handles(value))
 
     def __repr__(self) -> str:
         return f"sync.{self._object!r}"

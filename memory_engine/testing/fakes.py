@@ -80,10 +80,10 @@ class FakeCompactor:
                 self.cancelled += 1
                 raise
             step = step.then
-        return _result(step, chunks)
+        return _step_result(step, chunks)
 
 
-def _result(step: object, chunks: Sequence[Chunk]) -> CompactionResult:
+def _step_result(step: object, chunks: Sequence[Chunk]) -> CompactionResult:
     match step:
         case BaseException():
             raise step

@@ -244,7 +244,7 @@ class OpenAIServer:
                 await writer.wait_closed()
 
     async def _respond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        path, headers, body = await _read(reader)
+        path, headers, body = await _read_request(reader)
         request: OpenAIRequest = ChatRequest(model="", messages=[])
         try:
             request = msgspec.json.decode(body, type=PATHS.get(path, ChatRequest))
@@ -259,7 +259,7 @@ class OpenAIServer:
             await reply.until.wait()
         if reply.body is not None:
             content = reply.body if isinstance(reply.body, bytes) else reply.body(request)
-            writer.write(_head(reply, len(content)) + content)
+            writer.write(_response_head(reply, len(content)) + content)
             await writer.drain()
 
     async def _take(self, request: OpenAIRequest) -> Reply:
@@ -277,7 +277,7 @@ class OpenAIServer:
         return reply
 
 
-async def _read(reader: asyncio.StreamReader) -> tuple[str, dict[str, str], bytes]:
+async def _read_request(reader: asyncio.StreamReader) -> tuple[str, dict[str, str], bytes]:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     headers = {}
     for line in head[1:]:
@@ -288,7 +288,7 @@ async def _read(reader: asyncio.StreamReader) -> tuple[str, dict[str, str], byte
     return head[0].split(" ")[1], headers, body
 
 
-def _head(reply: Reply, length: int) -> bytes:
+def _response_head(reply: Reply, length: int) -> bytes:
     fields = {
         "content-type": "application/json",
         "content-length": str(length),
@@ -326,7 +326,7 @@ STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "content_filter": "r
 """Anthropic's words for how an answer ended."""
 
 
-def _message(request: MessagesRequest, text: object, finish_reason: str, usage: tuple[int, int]) -> bytes:
+def _anthropic_message(request: MessagesRequest, text: object, finish_reason: str, usage: tuple[int, int]) -> bytes:
     content = [{"type": "text", "text": text}] if text else []
     whole = {"id": "msg-scripted", "type": "message", "role": "assistant", "model": request.model, "content": content}
     counted = {"input_tokens": usage[0], "output_tokens": usage[1]}
@@ -339,7 +339,7 @@ def _completion(
 ) -> bytes:
     if isinstance(request, MessagesRequest):
         reason = "content_filter" if message.get("refusal") else finish_reason
-        return _message(request, message["content"], reason, usage)
+        return _anthropic_message(request, message["content"], reason, usage)
     return msgspec.json.encode(
         {
             "id": "chatcmpl-scripted",

@@ -66,7 +66,7 @@ def parse(url: str, *, schema: str | None = None) -> Address:
     if not _SCHEMA.fullmatch(name):
         raise InvalidArgument("schema", name, "give letters, digits and _, up to 63 of them, not a digit first")
     return Address(
-        shown=_shown(url, theirs, name),
+        shown=_safe_url(url, theirs, name),
         dsn=urlunsplit(parts._replace(query=urlencode(theirs))),
         secrets=tuple(sorted(secrets)),
         schema=name,
@@ -76,7 +76,7 @@ def parse(url: str, *, schema: str | None = None) -> Address:
     )
 
 
-def _shown(url: str, options: Iterable[tuple[str, str]], schema: str) -> str:
+def _safe_url(url: str, options: Iterable[tuple[str, str]], schema: str) -> str:
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
     hosts = [(name, value) for name, value in options if name in ("host", "port", "dbname", "user")]

@@ -11,15 +11,19 @@ from memory_engine.storage.vector_blocks import size_faults
 async def faults_of(reads: Reads, thread_id: str) -> Mapping[str, Sequence[str]]:
     """Differences between them at one moment, in lines by kind. Raises `ThreadNotFound`."""
     tid = (await reads.there(thread_id))["tid"]
-    found = {"ids": await _ids(reads, tid)}
+    found = {"ids": await _event_id_faults(reads, tid)}
     index = await reads.one("SELECT folded, passages, terms FROM @.passage_indexes WHERE tid = $1", tid)
     if index is not None:
         counters = await _counters(reads, tid, (index["passages"], index["terms"]))
-        found["search"] = [*counters, *await _words(reads, tid, index["folded"]), *await _vectors(reads, tid)]
+        found["search"] = [
+            *counters,
+            *await _word_list_faults(reads, tid, index["folded"]),
+            *await _vectors(reads, tid),
+        ]
     return {kind: lines for kind, lines in found.items() if lines}
 
 
-async def _ids(reads: Reads, tid: UUID) -> list[str]:
+async def _event_id_faults(reads: Reads, tid: UUID) -> list[str]:
     """Each id must lead to its one event: a retry of an event that is not found would be recorded again."""
     lines: list[str] = []
     after = 0
@@ -48,7 +52,7 @@ async def _counters(reads: Reads, tid: UUID, kept: tuple[int, int]) -> list[str]
     ]
 
 
-async def _words(reads: Reads, tid: UUID, folded: int) -> list[str]:
+async def _word_list_faults(reads: Reads, tid: UUID, folded: int) -> list[str]:
     """The lists name the passages that hold each word, and no others."""
     holding: dict[bytes, set[int]] = {}
     names: dict[bytes, str] = {}

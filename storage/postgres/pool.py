@@ -100,7 +100,9 @@ class Pool:
 
     async def read_all(self, work: Work[T]) -> T:
         """Run several statements that read, of one moment. Run again where the connection is lost."""
-        return await self._own(self._repeated(lambda connection: _within(connection, _READ, work), is_patient=True))
+        return await self._own(
+            self._repeated(lambda connection: _in_transaction(connection, _READ, work), is_patient=True)
+        )
 
     async def write(self, work: Work[T], *, is_repeatable: bool = True) -> T:
         """Run a transaction of the work's own statements; it is rolled back if they raise.
@@ -108,7 +110,9 @@ class Pool:
         Where its outcome is lost with the connection it runs again if it is repeatable, else `StorageUnreachable` is
         raised, which says so.
         """
-        return await self._own(self._repeated(lambda c: _within(c, self._write, work), is_repeatable=is_repeatable))
+        return await self._own(
+            self._repeated(lambda c: _in_transaction(c, self._write, work), is_repeatable=is_repeatable)
+        )
 
     async def bare(self, work: Work[T]) -> T:
         """Run one statement that no transaction may hold."""
@@ -123,7 +127,9 @@ class Pool:
 
     async def together(self, connection: Connection, work: Work[T]) -> T:
         """Run the statements of a call in one transaction, unless they are in one already."""
-        return await (work(connection) if connection.is_in_transaction() else _within(connection, self._write, work))
+        return await (
+            work(connection) if connection.is_in_transaction() else _in_transaction(connection, self._write, work)
+        )
 
     def spawn(self, work: Coroutine[object, object, T]) -> "asyncio.Task[T]":
         """A task that `close` waits for."""
@@ -138,7 +144,7 @@ class Pool:
 
     def _single(self, work: Work[T]) -> Work[T]:
         """One statement; in a transaction of its own where statements are not prepared (see `Address`)."""
-        return work if self.address.prepared else lambda connection: _within(connection, self._write, work)
+        return work if self.address.prepared else lambda connection: _in_transaction(connection, self._write, work)
 
     async def _called(self, work: Work[T]) -> T:
         connection = await self._taken()
@@ -343,7 +349,7 @@ def pause_s(tries: int) -> float:
     return min(_PAUSE_MAX_S, _PAUSE_FIRST_S * 2.0 ** min(tries, 10)) * random.uniform(0.5, 1.0)
 
 
-async def _within(connection: Connection, begin: str, work: Work[T]) -> T:
+async def _in_transaction(connection: Connection, begin: str, work: Work[T]) -> T:
     """Run work between BEGIN and COMMIT; rolled back if it raises."""
     await connection.execute(begin)
     try:

@@ -177,7 +177,7 @@ def thread_from_row(row: asyncpg.Record) -> ThreadRecord:
     return DamagedRecord(**msgspec.structs.asdict(record), unreadable=unreadable) if unreadable else record
 
 
-def place_of(chunk_id: str) -> tuple[int, int]:
+def chunk_place(chunk_id: str) -> tuple[int, int]:
     """The seq and the number of a chunk."""
     seq, _, n = chunk_id.partition(".")
     return int(seq), int(n)

@@ -47,7 +47,7 @@ async def stored_texts(pool: Pool, schema: str) -> AsyncIterator[Sequence[Stored
     for name, table in _TABLES.items():
         after: tuple[object, ...] = ()
         while rows := await pool.read_all(partial(_page, schema, name, table, after)):
-            yield [text for row in rows for text in _texts(name, table, row, spilled)]
+            yield [text for row in rows for text in _row_texts(name, table, row, spilled)]
             after = tuple(rows[-1])[: len(table.key)]
 
 
@@ -65,7 +65,7 @@ async def _page(
     )
 
 
-def _texts(
+def _row_texts(
     name: str, table: _ServerTable, row: asyncpg.Record, spilled: dict[tuple[object, bytes], tuple[int, str, int]]
 ) -> Iterator[StoredText]:
     """The values of a row. An event's own description is kept for its payload, if that is in another table."""

@@ -13,10 +13,10 @@ from memory_engine.storage.passage_rows import beyond_bytes, count, stored_terms
 from memory_engine.storage.postgres.rows import (
     array_of,
     as_bytes,
+    chunk_place,
     id_column,
     id_key,
     marks_to_row,
-    place_of,
     split_key,
     tid_of,
 )
@@ -103,7 +103,7 @@ def head_row(unit: CommitUnit, expected: int | None, epoch: int | None) -> tuple
 def live_rows(n: int, unit: CommitUnit) -> list[tuple[object, ...]]:
     """Chunks that come, move or go; what goes has no key."""
     placed = {id_: (None, None) if row is None else (row.key, row.container) for id_, row in unit.live.items()}
-    return [(n, *place_of(chunk_id), *place) for chunk_id, place in placed.items()]
+    return [(n, *chunk_place(chunk_id), *place) for chunk_id, place in placed.items()]
 
 
 def commit_arguments(units: Sequence[CommitUnit]) -> list[list[object]]:

@@ -42,11 +42,11 @@ class Among:
         """Passages of several threads, of one moment. Raises `ThreadNotFound` where one of those named is not there."""
         raw.execute("BEGIN")
         try:
-            named = _named(raw, threads)
+            named = _named_tids(raw, threads)
             members = self._members(raw, threads, (wanted.since_us, wanted.until_us))
 
             def ids(tids: Collection[int]) -> Mapping[int, str]:
-                found = _ids(raw, tids)
+                found = _thread_ids(raw, tids)
                 return found if named is None else {tid: found[tid] for tid in named if tid in found}
 
             looked = passage_search.look_up_among(raw, members, ids, wanted, self._lists)
@@ -61,7 +61,7 @@ class Among:
             members = self._members(raw, threads, (None, None))
             tids = [tid for found in members.by_prefix.values() for tid in found]
             came = self._kept(raw, (threads, model), lambda: passage_vectors.came(raw, tids, model))
-            ids = _ids(raw, came.waiting)
+            ids = _thread_ids(raw, came.waiting)
             return VectorsAmong(
                 passage_vectors.vectors_beyond(raw, came.upto, model, known),
                 came.upto,
@@ -101,9 +101,9 @@ def members_of(
             passages += row[2]
             terms += row[3]
             if row[4]:
-                by_prefix.setdefault(row[0], []).extend(_numbers(row[4]))
-            waiting += _numbers(row[5])
-            behind += _numbers(row[6])
+                by_prefix.setdefault(row[0], []).extend(_split_numbers(row[4]))
+            waiting += _split_numbers(row[5])
+            behind += _split_numbers(row[6])
             lacking += row[7]
     by_prefix = {prefix: sorted(tids) for prefix, tids in by_prefix.items()}
     return Members(
@@ -117,7 +117,7 @@ def members_of(
     )
 
 
-def listed(raw: sqlite3.Connection, threads: Threads) -> list[Member]:
+def list_members(raw: sqlite3.Connection, threads: Threads) -> list[Member]:
     """See `PassageIndex.members`."""
     found: list[Member] = []
     for condition, values in _conditions(raw, threads):
@@ -132,9 +132,9 @@ def listed(raw: sqlite3.Connection, threads: Threads) -> list[Member]:
 
 def _conditions(raw: sqlite3.Connection, threads: Threads) -> list[tuple[str, Sequence[object]]]:
     """Conditions on the threads `t` of a look-up, with their values: together they are of all of them."""
-    named = _named(raw, threads)
+    named = _named_tids(raw, threads)
     if named is None:
-        return [_matching(threads)]
+        return [_thread_condition(threads)]
     return [(f"t.tid IN ({', '.join('?' * len(some))})", some) for some in sliced(sorted(named))]
 
 
@@ -146,18 +146,18 @@ def _groups(raw: sqlite3.Connection, condition: str, values: Sequence[object]) -
     return rows_of(raw, f"{_GROUPS}{condition} GROUP BY i.prefix", values)
 
 
-def _numbers(listed: str) -> list[int]:
+def _split_numbers(listed: str) -> list[int]:
     return list(map(int, listed.split(","))) if listed else []
 
 
-def _named(raw: sqlite3.Connection, threads: Threads) -> list[int] | None:
+def _named_tids(raw: sqlite3.Connection, threads: Threads) -> list[int] | None:
     """The row ids of the threads that are named, in their order; `None` where none are."""
     if threads.thread_ids is None:
         return None
     return [find_tid(raw, thread_id) for thread_id in threads.thread_ids if thread_id not in threads.without]
 
 
-def _ids(raw: sqlite3.Connection, tids: Collection[int]) -> dict[int, str]:
+def _thread_ids(raw: sqlite3.Connection, tids: Collection[int]) -> dict[int, str]:
     """The ids of some threads, in the order of their making."""
     found: dict[int, str] = {}
     for some in sliced(sorted(tids)):
@@ -167,7 +167,7 @@ def _ids(raw: sqlite3.Connection, tids: Collection[int]) -> dict[int, str]:
     return found
 
 
-def _matching(threads: Threads) -> tuple[str, Sequence[object]]:
+def _thread_condition(threads: Threads) -> tuple[str, Sequence[object]]:
     """The condition that a thread matches, with its values."""
     conditions = [f"t.{name} = ?" for name in threads.exact]
     values: list[object] = list(threads.exact.values())

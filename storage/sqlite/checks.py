@@ -16,15 +16,20 @@ def faults_of(raw: sqlite3.Connection, thread_id: str) -> Mapping[str, Sequence[
     raw.execute("BEGIN")
     try:
         tid = find_tid(raw, thread_id)
-        found = {"ids": list(_ids(raw, tid))}
+        found = {"ids": list(_event_id_faults(raw, tid))}
         if stands(raw, tid):
-            found["search"] = [*_counters(raw, tid), *_reach(raw, tid), *_words(raw, tid), *_vectors(raw, tid)]
+            found["search"] = [
+                *_counters(raw, tid),
+                *_reach(raw, tid),
+                *_word_list_faults(raw, tid),
+                *_vectors(raw, tid),
+            ]
         return {kind: lines for kind, lines in found.items() if lines}
     finally:
         raw.execute("COMMIT")
 
 
-def _ids(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
+def _event_id_faults(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
     """Each id must lead to its one event: a retry of an event that is not found would be recorded again."""
     span = (position(tid, 0), position(tid + 1, 0) - 1)
     astray = raw.execute(
@@ -53,7 +58,8 @@ def _ids(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
 def _counters(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
     kept = raw.execute("SELECT passages, terms FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     given = raw.execute(
-        "SELECT count(*), coalesce(sum(size), 0) FROM passages NOT INDEXED WHERE pos BETWEEN ? AND ?", _whole(tid)
+        "SELECT count(*), coalesce(sum(size), 0) FROM passages NOT INDEXED WHERE pos BETWEEN ? AND ?",
+        _thread_positions(tid),
     ).fetchone()
     for name, counted, there in zip(("passages", "terms"), kept, given, strict=True):
         if counted != there:
@@ -65,16 +71,16 @@ def _reach(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
     left_out = raw.execute(
         "SELECT max(p.pos) > max(i.folded, i.last) OR min(p.at_us) < i.first_us OR max(p.at_us) > i.last_us "
         "FROM passages p NOT INDEXED, passage_indexes i WHERE p.pos BETWEEN ? AND ? AND i.tid = ?",
-        (*_whole(tid), tid),
+        (*_thread_positions(tid), tid),
     )
     if left_out.fetchone()[0]:
         yield "the head of the index leaves out passages that are there"
 
 
-def _words(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
+def _word_list_faults(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
     """The full-text lists name the passages that hold each word, and no others."""
     folded, prefix = raw.execute("SELECT folded, prefix FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
-    first, last = passages.base(tid), min(folded, _whole(tid)[1])
+    first, last = passages.base(tid), min(folded, _thread_positions(tid)[1])
     holding: dict[str, list[str]] = defaultdict(list)
     query = "SELECT CAST(pos AS TEXT), terms FROM passages WHERE pos BETWEEN ? AND ? ORDER BY pos"
     for place, words in raw.execute(query, (first, last)):
@@ -130,9 +136,9 @@ def _vectors(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
     if raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'vector_blocks'").fetchone() is None:
         return
     query = "SELECT pos FROM passages NOT INDEXED WHERE pos BETWEEN ? AND ? AND tid = ?"
-    there = {passages.place_of(pos) for (pos,) in raw.execute(query, (*_whole(tid), tid))}
+    there = {passages.place_in_thread(pos) for (pos,) in raw.execute(query, (*_thread_positions(tid), tid))}
     yield from vector_blocks.faults(raw, tid, there)
 
 
-def _whole(tid: int) -> tuple[int, int]:
+def _thread_positions(tid: int) -> tuple[int, int]:
     return passages.base(tid), passages.base(tid + 1) - 1

@@ -228,7 +228,7 @@ class Connection:
             was_open, self._open = self._open, False
             shut = self._done(self._shut) if was_open and self._worker is not None else None
             if shut is not None and self._worker is not None:
-                _end(self._worker)
+                _stop_worker(self._worker)
         if shut is not None and self._worker is not None:
             await shut
             _thread_of(self._worker).join()  # it has nothing left to do but to end: who counts threads then counts none
@@ -387,7 +387,7 @@ def _thread_of(worker: aiosqlite.Connection) -> Thread:
     return cast("Thread", getattr(worker, "_thread", worker))
 
 
-def _end(worker: aiosqlite.Connection) -> None:
+def _stop_worker(worker: aiosqlite.Connection) -> None:
     """Let the thread end after what it was given; aiosqlite has had three ways to say so."""
     stop = getattr(worker, "stop", None) or getattr(worker, "_stop_running", None)
     if stop is not None:

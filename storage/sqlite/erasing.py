@@ -40,7 +40,7 @@ def delete(raw: sqlite3.Connection, thread_id: str) -> None:
     if forks := reads.forks(raw, thread_id):  # made since the act was asked for
         raise ThreadHasForks(thread_id, tuple(forks))
     _drop_passages(raw, tid)
-    raw.execute("DELETE FROM events WHERE tid = ? AND pos BETWEEN ? AND ?", (tid, *_span(tid)))
+    raw.execute("DELETE FROM events WHERE tid = ? AND pos BETWEEN ? AND ?", (tid, *_log_positions(tid)))
     for table in ("blobs", "live", "projection_rows", "checkpoints"):
         raw.execute(f"DELETE FROM {table} WHERE tid = ?", (tid,))
     raw.execute(
@@ -78,7 +78,7 @@ def erase(raw: sqlite3.Connection, transactions: Transactions, unit: CommitUnit,
     raw.execute(
         "DELETE FROM blobs WHERE tid = ? AND digest NOT IN "
         "(SELECT spilled FROM events WHERE pos BETWEEN ? AND ? AND spilled IS NOT NULL)",
-        (tid, *_span(tid)),
+        (tid, *_log_positions(tid)),
     )
     _drop_passages(raw, tid)
     for table in ("projection_rows", "checkpoints"):
@@ -154,7 +154,7 @@ def acts(raw: sqlite3.Connection, *, pending: bool) -> list[Act]:
     return [Act(**dict(zip(names, row, strict=True))) for row in rows]
 
 
-def _span(tid: int) -> tuple[int, int]:
+def _log_positions(tid: int) -> tuple[int, int]:
     return position(tid, 0), position(tid, (1 << 32) - 1)
 
 

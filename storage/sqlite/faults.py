@@ -41,11 +41,11 @@ def connecting(plan: FaultPlan, base: type[sqlite3.Connection] = sqlite3.Connect
 
     class Told(base):  # type: ignore[misc, valid-type]  # that of the driver
         def execute(self, sql: str, parameters: object = ()) -> sqlite3.Cursor:
-            made: sqlite3.Cursor = _told(plan, sql, lambda: super(Told, self).execute(sql, parameters))
+            made: sqlite3.Cursor = _at_sql_point(plan, sql, lambda: super(Told, self).execute(sql, parameters))
             return made
 
         def executemany(self, sql: str, parameters: Iterable[object]) -> sqlite3.Cursor:
-            made: sqlite3.Cursor = _told(plan, sql, lambda: super(Told, self).executemany(sql, parameters))
+            made: sqlite3.Cursor = _at_sql_point(plan, sql, lambda: super(Told, self).executemany(sql, parameters))
             return made
 
     return Told
@@ -80,7 +80,7 @@ class ToldLock(FileLock):
             raise
 
 
-def _told(plan: FaultPlan, sql: str, act: Callable[[], T]) -> T:
+def _at_sql_point(plan: FaultPlan, sql: str, act: Callable[[], T]) -> T:
     point = next((point for start, point in _POINTS.items() if sql.startswith(start)), None)
     if point is None:
         return act()

@@ -85,7 +85,7 @@ class OwnPassages(SQLitePassages):
             for place in wanted.near
             if place >> THREAD_BITS in ranks
         )
-        looked = await super().look_up_among(_named(threads, members), replace(wanted, near=tuple(near)))
+        looked = await super().look_up_among(_by_thread_ids(threads, members), replace(wanted, near=tuple(near)))
         numbers = {one.rank: one.number for one in members}
         return replace(looked, numbers=tuple(numbers[rank] for rank in looked.numbers))
 
@@ -108,14 +108,14 @@ class OwnPassages(SQLitePassages):
 
     async def index_words_of(self, threads: Threads) -> None:
         """Index the words of all waiting passages of several threads."""
-        await super().index_words_of(_named(threads, await self._hold(threads)))
+        await super().index_words_of(_by_thread_ids(threads, await self._hold(threads)))
 
     async def vectors_among(self, threads: Threads, model: str, known: Mapping[int, int]) -> VectorsAmong:
         """The vectors of several threads beyond the places that are known."""
         members = await self._hold(threads)
         numbers = {one.rank: one.number for one in members}
         beyond = {one.rank: known[one.number] for one in members if one.number in known}
-        found = await super().vectors_among(_named(threads, members), model, beyond)
+        found = await super().vectors_among(_by_thread_ids(threads, members), model, beyond)
         return VectorsAmong(
             [(numbers[rank], rows) for rank, rows in found.vectors],
             {numbers[rank]: place for rank, place in found.upto.items()},
@@ -139,7 +139,7 @@ class OwnPassages(SQLitePassages):
         self._asks += 1
         self._asked.update((one.id, self._asks) for one in members)
         if new := [one for one in members if self._known.get(one.id) != one]:
-            for thread_id in await self._memory.run(partial(_in_transaction, partial(_note, new))):
+            for thread_id in await self._memory.run(partial(_in_transaction, partial(_write_members, new))):
                 self._begun.pop(thread_id, None)
                 self._known.pop(thread_id, None)
             self._known.update((one.id, one) for one in new)
@@ -151,7 +151,7 @@ class OwnPassages(SQLitePassages):
         self._among = Among(self._lists)
         self._begun.clear()
         known = list(self._known.values())
-        await self._memory.run(lambda _: _in_transaction(partial(_note, known), self._memory.reopened()))
+        await self._memory.run(lambda _: _in_transaction(partial(_write_members, known), self._memory.reopened()))
 
     async def _let_go(self, thread_ids: Iterable[str], bytes_max: int) -> None:
         """Drop indexes, one after the other, until all together take no more than a number of bytes."""
@@ -324,12 +324,12 @@ def _database() -> sqlite3.Connection:
     return raw
 
 
-def _named(threads: Threads, members: Iterable[Member]) -> Threads:
+def _by_thread_ids(threads: Threads, members: Iterable[Member]) -> Threads:
     """The same threads by their ids: nothing else of them is known here."""
     return threads if threads.thread_ids is not None else Threads(thread_ids=tuple(one.id for one in members))
 
 
-def _note(members: Iterable[Member], raw: sqlite3.Connection) -> list[str]:
+def _write_members(members: Iterable[Member], raw: sqlite3.Connection) -> list[str]:
     """Write threads and their heads. Those whose id or rank is another's by now go; returns the ids of these."""
     gone = []
     for one in members:

@@ -169,12 +169,14 @@ class SQLitePassages:
         """Index the words of the waiting passages, some milliseconds at a time."""
         is_more = True
         while is_more:
-            known = await self._read(lambda raw: passage_words.taken(raw, find_tid(raw, thread_id), INDEXED_BULK))
+            known = await self._read(
+                lambda raw: passage_words.words_to_index(raw, find_tid(raw, thread_id), INDEXED_BULK)
+            )
             is_more = await self._writer.run(partial(_index_words, thread_id, known))
 
     async def members(self, threads: Threads) -> Sequence[Member]:
         """The threads of a look-up over several."""
-        return await self._read(lambda raw: among.listed(raw, threads))
+        return await self._read(lambda raw: among.list_members(raw, threads))
 
     async def index_words_of(self, threads: Threads) -> None:
         """Index the words of all waiting passages of several threads, some milliseconds at a time."""

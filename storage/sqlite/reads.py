@@ -55,7 +55,7 @@ def load(raw: sqlite3.Connection, thread_id: str, *, sources: bool = True) -> Lo
     """A thread's record, head and live rows, with the events behind them unless without `sources`, of one moment."""
     raw.execute("BEGIN")
     try:
-        row = _kept(raw, f"{HEAD_COLUMNS}, {THREAD_COLUMNS}", thread_id)
+        row = _thread_row(raw, f"{HEAD_COLUMNS}, {THREAD_COLUMNS}", thread_id)
         tid = row[HEAD_WIDTH]
         rows = raw.execute("SELECT seq, n, key, container FROM live WHERE tid = ? ORDER BY container, key", (tid,))
         live = [LiveChunk(f"{seq}.{n}", key, container) for seq, n, key, container in rows]
@@ -71,10 +71,10 @@ def load(raw: sqlite3.Connection, thread_id: str, *, sources: bool = True) -> Lo
 
 def head(raw: sqlite3.Connection, thread_id: str) -> Head:
     """A thread's head."""
-    return head_from_row(_kept(raw, HEAD_COLUMNS, thread_id))
+    return head_from_row(_thread_row(raw, HEAD_COLUMNS, thread_id))
 
 
-def _kept(raw: sqlite3.Connection, columns: str, thread_id: str) -> tuple:  # type: ignore[type-arg]
+def _thread_row(raw: sqlite3.Connection, columns: str, thread_id: str) -> tuple:  # type: ignore[type-arg]
     """A thread's row. Raises as `find_tid` does."""
     condition, values = with_id(thread_id)
     query = f"SELECT {columns} FROM threads t JOIN heads h ON h.tid = t.tid WHERE {condition} AND h.status <> ?"

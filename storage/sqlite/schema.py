@@ -351,7 +351,7 @@ class UnreadableText(str):
     """A text that is not UTF-8, decoded as far as possible: other bytes become escapes in hexadecimal."""
 
 
-def _text_of(stored: bytes) -> str:
+def _decode_stored(stored: bytes) -> str:
     try:
         return stored.decode()
     except UnicodeDecodeError:
@@ -368,7 +368,7 @@ def rows_of(raw: sqlite3.Connection, query: str, values: Sequence[object] = ()) 
     except errors(sqlite3.OperationalError) as error:
         if not str(error).startswith("Could not decode to UTF-8"):
             raise
-    raw.text_factory = _text_of
+    raw.text_factory = _decode_stored
     try:
         return raw.execute(query, values).fetchall()
     finally:
@@ -382,7 +382,7 @@ def with_id(thread_id: str) -> tuple[str, tuple[object, ...]]:
     """
     if "\\x" in thread_id:
         stored = _BYTE.sub(lambda found: bytes.fromhex(found[1].decode()), thread_id.encode())
-        if isinstance(_text_of(stored), UnreadableText):
+        if isinstance(_decode_stored(stored), UnreadableText):
             return "(t.id = ? OR CAST(t.id AS BLOB) = ?)", (thread_id, stored)
     return "t.id = ?", (thread_id,)
 

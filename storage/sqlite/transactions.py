@@ -137,7 +137,7 @@ class Transactions:
         placed: list[tuple[object, ...]] = []
         for unit in units:
             # the row id of a thread that is made now is not kept: the commit may not happen
-            tid, epoch = (self.tid(raw, unit.thread_id), 0) if unit.makes is None else _made(raw, unit)
+            tid, epoch = (self.tid(raw, unit.thread_id), 0) if unit.makes is None else _make_thread(raw, unit)
             tids.append(tid)
             heads.append(_head_row(tid, unit, epoch))
             events += map(self._event_row, repeat(raw), repeat(tid), unit.events)
@@ -243,7 +243,7 @@ def _refusing() -> tuple[type[MemoryEngineError | sqlite3.Error | OverflowError]
     return (*_REFUSALS, *errors(), OverflowError)
 
 
-def _made(raw: sqlite3.Connection, unit: CommitUnit) -> tuple[int, int]:
+def _make_thread(raw: sqlite3.Connection, unit: CommitUnit) -> tuple[int, int]:
     """Make the thread of a unit: its row id, and the epoch that all its epochs begin at."""
     assert unit.makes is not None, "nothing is to be made"
     return create(raw, unit.makes, unit.expected, ())
@@ -396,7 +396,7 @@ def _head_row(tid: int, unit: CommitUnit, epoch: int) -> tuple[object, ...]:
 def put_live(raw: sqlite3.Connection, tid: int, rows: Sequence[LiveChunk]) -> None:
     """Write rows of the state."""
     if rows:
-        raw.executemany(_PUT_LIVE, [(tid, *_place(row.chunk_id), row.key, row.container) for row in rows])
+        raw.executemany(_PUT_LIVE, [(tid, *_live_row_key(row.chunk_id), row.key, row.container) for row in rows])
 
 
 def write_projection(raw: sqlite3.Connection, tid: int, change: ProjectionChange) -> None:
@@ -424,6 +424,6 @@ def write_projection(raw: sqlite3.Connection, tid: int, change: ProjectionChange
     )
 
 
-def _place(chunk_id: str) -> tuple[int, int]:
+def _live_row_key(chunk_id: str) -> tuple[int, int]:
     seq, _, n = chunk_id.partition(".")
     return int(seq), int(n)

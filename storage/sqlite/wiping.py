@@ -51,7 +51,7 @@ def dirty_pages(path: str) -> list[int]:
 def answer(act: str, *paths: str, told: bytes = b"") -> bytes:
     """The answer of the separate process for these files. Raises `UnknownPages` if it cannot run."""
     try:
-        done = subprocess.run(_words(act, *paths), input=told, capture_output=True, check=False)
+        done = subprocess.run(_wipe_command(act, *paths), input=told, capture_output=True, check=False)
     except OSError as error:
         raise UnknownPages(f"{sys.executable}: {error.strerror or error}") from error
     if done.returncode:
@@ -59,7 +59,7 @@ def answer(act: str, *paths: str, told: bytes = b"") -> bytes:
     return done.stdout
 
 
-def _words(act: str, *paths: str) -> list[str]:
+def _wipe_command(act: str, *paths: str) -> list[str]:
     if not sys.executable:
         raise UnknownPages("this process knows no Python to start (`sys.executable`)")
     return [sys.executable, "-I", "-S", str(PAGES), act, *paths]
@@ -74,7 +74,7 @@ class PageWiper:
     def __init__(self, path: str, lock: int) -> None:
         try:
             self._process = subprocess.Popen(
-                _words("zero", path),
+                _wipe_command("zero", path),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -27,7 +27,7 @@ def unit_rows(numpy: "ModuleType", vectors: Sequence[Vector | Packed], dimension
         whole = numpy.frombuffer(b"".join(stored), dtype="<f4").reshape(len(vectors), dimension)
         whole = whole.astype(numpy.float64)
     else:
-        whole = numpy.array([_numbers(numpy, vector, dimension) for vector in vectors], dtype=numpy.float64)
+        whole = numpy.array([_vector_array(numpy, vector, dimension) for vector in vectors], dtype=numpy.float64)
     if not numpy.isfinite(whole).all():
         raise InvalidVector("the index", "a number of it is not finite")
     if not whole.size:
@@ -40,7 +40,7 @@ def unit_rows(numpy: "ModuleType", vectors: Sequence[Vector | Packed], dimension
     return units
 
 
-def _numbers(numpy: "ModuleType", vector: Vector | Packed, dimension: int) -> "NDArray[np.float64]":
+def _vector_array(numpy: "ModuleType", vector: Vector | Packed, dimension: int) -> "NDArray[np.float64]":
     if isinstance(vector, bytes):
         count, rest = divmod(len(vector), NUMBER_BYTES)
         if rest:

@@ -79,13 +79,13 @@ def write_graph(path: Path, origin: Origin, dimension: int, graph: Graph | None)
     )
     body = msgspec.msgpack.encode(head)
     with _moved_into(path) as draft:
-        draft.write_bytes(MARK + _digest(body) + body)
+        draft.write_bytes(MARK + _body_digest(body) + body)
 
 
 def read_graph(path: Path, origin: Origin, dimension: int) -> Graph | UnusableGraph:
     """The graph, or the reason why it was refused. Raises `OSError` for a file that cannot be read."""
     try:
-        head = _head(path.read_bytes())
+        head = _parse_head(path.read_bytes())
         if isinstance(head, UnusableGraph):
             return head
         found = (head.model, head.stamp)
@@ -108,9 +108,9 @@ def read_graph(path: Path, origin: Origin, dimension: int) -> Graph | UnusableGr
     return graph
 
 
-def _head(content: bytes) -> GraphHead | UnusableGraph:
+def _parse_head(content: bytes) -> GraphHead | UnusableGraph:
     body = content[len(MARK) + HEAD_DIGEST_BYTES :]
-    if content != MARK + _digest(body) + body:
+    if content != MARK + _body_digest(body) + body:
         return UnusableGraph("damaged", "its head is cut off, changed, or of another version")
     try:
         return msgspec.msgpack.decode(body, type=GraphHead)
@@ -142,7 +142,7 @@ def _file_digest(path: Path) -> bytes:
         return file_digest(file, lambda: blake2b(digest_size=HEAD_DIGEST_BYTES)).digest()
 
 
-def _digest(content: bytes) -> bytes:
+def _body_digest(content: bytes) -> bytes:
     return blake2b(content, digest_size=HEAD_DIGEST_BYTES).digest()
 
 

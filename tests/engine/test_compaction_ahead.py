@@ -185,7 +185,7 @@ def test_what_is_known_of_texts_changes_no_line() -> None:
     first = extract(entries, 200)
     assert first == extract(entries, 200) == extract([*entries], 200)
     for n in range(texts.KEPT_CHARS_MAX // 32_000 + 1):
-        texts.text_of(f"{n}" * 32_000)
+        texts.source_text(f"{n}" * 32_000)
     assert first == extract(entries, 200)
 
 

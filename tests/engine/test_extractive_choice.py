@@ -12,7 +12,7 @@ from memory_engine.compactors.extractive.actions import action_drafts
 from memory_engine.compactors.extractive.coverage import LaterDraft, LineDraft, selecting
 from memory_engine.compactors.extractive.entries import EntryKind
 from memory_engine.compactors.extractive.speech import speech_drafts
-from memory_engine.compactors.extractive.usage import InputReading, read
+from memory_engine.compactors.extractive.usage import InputReading, read_input
 from memory_engine.core.slices import finish
 
 VALUES = st.sampled_from(
@@ -72,7 +72,7 @@ def test_lines_that_are_made_late_are_chosen_as_if_all_were_made_at_once(
     turns: list[tuple[str, object]], budget: float
 ) -> None:
     """A bound may only spare work: pieces, order and ties are those of the whole choice."""
-    reading = finish(read(entries_of(turns), ()))
+    reading = finish(read_input(entries_of(turns), ()))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(actions, "ACTIONS_MIN", 0)
         later = [draft for _, draft in finish(action_drafts(reading))]
@@ -140,7 +140,7 @@ def test_most_lines_of_many_calls_are_never_made(budget: float) -> None:
 
         return LaterDraft(draft.rate_max, draft.chars_min, make)
 
-    drafts = [draft for _, draft in finish(action_drafts(finish(read(entries_of([*turns]), ()))))]
+    drafts = [draft for _, draft in finish(action_drafts(finish(read_input(entries_of([*turns]), ()))))]
     finish(selecting([counted(draft) for draft in drafts if isinstance(draft, LaterDraft)], budget))
 
     assert 400 == len(drafts)

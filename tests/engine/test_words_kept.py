@@ -16,7 +16,7 @@ from memory_engine.compaction.base import CompactionContext
 from memory_engine.compactors import EmbeddedCompactor
 from memory_engine.compactors.extractive import Entry, extract
 from memory_engine.core.chunks import Chunk, ChunkType
-from memory_engine.language.phrases import listed
+from memory_engine.language.phrases import phrase_list
 from memory_engine.language.sentences import clean, statements, without_opening
 
 AT_RISK = Path(__file__).with_name("meanings_at_risk.toml")
@@ -152,7 +152,9 @@ def test_every_line_is_a_part_of_its_source(said: list[tuple[str, str]], budget:
 def test_only_a_greeting_or_filler_at_the_beginning_is_left_out(text: str) -> None:
     """What goes missing of a statement is its beginning, made of entries of the closed list and of names called."""
     names = frozenset(name.casefold() for name in SPEAKERS)
-    allowed = {word for name in ("openings", "openings_unspaced") for entry in listed(name) for word in entry.split()}
+    allowed = {
+        word for name in ("openings", "openings_unspaced") for entry in phrase_list(name) for word in entry.split()
+    }
     for statement in statements(text):
         rest = without_opening(statement.text, names)
         assert statement.text.endswith(rest)

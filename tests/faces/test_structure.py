@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LINKED_ROOTS = ("compactors", "reducers", "storage")
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
+FILES_OF_ONE_NAME_MAX = 3
 REASON_WORDS_MIN = 3
 
 # The codec meets bytes of unknown shape, the model adapters a library without types; what moved is typed elsewhere.
@@ -118,6 +119,12 @@ _UNSAFE = {"pickle", "marshal", "shelve", "tarfile", "lzma", "bz2", "dill", "clo
 # Classes of one name in two modules, each with the reason.
 CLASSES_OF_ONE_NAME = {
     "Redacted": "what a redactor of patterns gives, and a definition in the schema of exported logs: both are public",
+}
+
+# Names of functions that more files than `FILES_OF_ONE_NAME_MAX` share, each with its reason.
+FUNCTIONS_OF_ONE_NAME = {
+    "read": "a module of a format or a foreign file is called by this name, and both back ends read a log by it",
+    "render": "a module of a format is called by this name; of extractive compaction it is public, beside `extract`",
 }
 
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -302,6 +309,18 @@ def test_a_class_name_is_used_once() -> None:
     twice = {name: places for name, places in found.items() if len(places) > 1}
     assert {} == {name: places for name, places in twice.items() if name not in CLASSES_OF_ONE_NAME}
     assert CLASSES_OF_ONE_NAME.keys() == twice.keys(), "an exception that nothing needs any more"
+
+
+def test_a_function_name_is_in_few_files() -> None:
+    """A name of functions that many files share says in none of them what it gives: each names its own thing."""
+    found: dict[str, list[str]] = {}
+    for path in SHIPPED:
+        for node in trees()[path].body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found.setdefault(node.name, []).append(place(path, node))
+    many = {name: places for name, places in found.items() if len(places) > FILES_OF_ONE_NAME_MAX}
+    assert {} == {name: places for name, places in many.items() if name not in FUNCTIONS_OF_ONE_NAME}
+    assert FUNCTIONS_OF_ONE_NAME.keys() == many.keys(), "an exception that nothing needs any more"
 
 
 def test_a_broad_except_gives_its_reason() -> None:

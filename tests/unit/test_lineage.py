@@ -18,7 +18,7 @@ from memory_engine.core.lineage import (
     may_take,
     opened,
     place,
-    taken,
+    taken_chunks,
 )
 from memory_engine.events import MemoryRecalled
 
@@ -55,7 +55,7 @@ STEPS: list[tuple[Operation, list[Taken]]] = [
 @pytest.mark.parametrize(("operation", "gone"), STEPS, ids=[type(operation).__name__ for operation, _ in STEPS])
 def test_an_operation_names_the_chunks_that_it_takes(operation: Operation, gone: list[Taken]) -> None:
     """Each with those that took its place, and with those that went together with it; inside a BATCH too."""
-    assert gone == list(taken([operation]))
+    assert gone == list(taken_chunks([operation]))
 
 
 @pytest.mark.parametrize("operation", [operation for operation, gone in STEPS if gone])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, Event, Thread, ToolCall, errors
 from memory_engine import events as e
-from memory_engine.context.brief_block import Weighed, chosen, lines_of, tokens_of
+from memory_engine.context.brief_block import Weighed, fit_statements, lines_of, tokens_of
 from memory_engine.core.tokens import EstimatedTokens
 
 NEVER = EngineConfig(compaction=CompactionPolicy(enabled=False))
@@ -337,8 +337,8 @@ def test_W3_a_larger_room_shows_every_statement_of_a_smaller_one(
         Weighed(thread_id="t", seq=seq, n=n, text=text, request=now, speaker="Ann" if seq % 2 else "")
         for seq, n, text, now in given_
     ]
-    less = chosen(statements, room, COUNTER, request_room=room // 2)
-    greater = chosen(statements, room + more, COUNTER, request_room=(room + more) // 2)
+    less = fit_statements(statements, room, COUNTER, request_room=room // 2)
+    greater = fit_statements(statements, room + more, COUNTER, request_room=(room + more) // 2)
     whole = {one.place for one in greater if one in statements}
     assert {one.place for one in less if one in statements} <= whole
     assert {one.place for one in less} <= {one.place for one in greater}

@@ -11,7 +11,7 @@ import msgspec
 
 from memory_engine.core.lazy import regex
 from memory_engine.language.identification import function_words
-from memory_engine.language.phrases import alternatives, denies, listed
+from memory_engine.language.phrases import alternatives, denies, phrase_list
 from memory_engine.language.rough import between_marks
 from memory_engine.language.sentences import words
 from memory_engine.language.text import negations, stop_words
@@ -67,21 +67,21 @@ def _tells_others(name: str, text: str) -> bool:
 
 def _describes(before: str, phrase: str) -> bool:
     """Return True if "do not" has a subject that is not addressed: "the tests do not pass"."""
-    if phrase not in listed("imperatives"):
+    if phrase not in phrase_list("imperatives"):
         return False
     clause = [word.casefold() for word in words(between_marks(before)[-1])]
-    connected = [n for n, word in enumerate(clause, 1) if word in listed("before_imperatives")]
+    connected = [n for n, word in enumerate(clause, 1) if word in phrase_list("before_imperatives")]
     said = clause[connected[-1] if connected else 0 :]
-    return bool(said) and said[0] not in listed("adverbials") and listed("addressees").isdisjoint(said)
+    return bool(said) and said[0] not in phrase_list("adverbials") and phrase_list("addressees").isdisjoint(said)
 
 
 def _of_speaker(before: str) -> bool:
     """Return True if the clause that `before` ends in is about its speaker."""
     clause = [word.casefold() for word in words(between_marks(before)[-1])]
     for word in reversed(clause):
-        if word in listed("addressees"):
+        if word in phrase_list("addressees"):
             return False
-        if word in listed("tellers"):
+        if word in phrase_list("tellers"):
             return True
     return False
 
@@ -121,4 +121,4 @@ def _anywhere(name: str) -> re.Pattern[str]:
 @cache
 def terms_of_form(name: str) -> frozenset[str]:
     """Return the terms of the phrases themselves: two sentences that only share these are not about the same."""
-    return terms_of(" ".join(listed(name)))
+    return terms_of(" ".join(phrase_list(name)))
