@@ -125,6 +125,11 @@ CLASSES_OF_ONE_NAME = {
 FUNCTIONS_OF_ONE_NAME = {
     "read": "a module of a format or a foreign file is called by this name, and both back ends read a log by it",
     "render": "a module of a format is called by this name; of extractive compaction it is public, beside `extract`",
+    **dict.fromkeys(
+        ("whole_response", "without_calls", "has_half_call", "made", "blocks_of"),
+        "a part of a provider's format: `formats/providers.py` calls it by this name",
+    ),
+    "sees": "whether a reader of memories knows a file: the table of `interchange/systems.py` calls it by this name",
 }
 
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
