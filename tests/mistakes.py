@@ -4,7 +4,6 @@ import asyncio
 import sqlite3
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -19,54 +18,36 @@ from memory_engine import (
     Chunk,
     CompactionPolicy,
     Delete,
-    Domain,
     EngineConfig,
     Operation,
     Plugin,
     RecordedEvent,
     ReduceContext,
     Reduction,
-    Reorder,
     Retention,
-    RetentionRule,
     Rows,
     StateView,
     Thread,
-    Update,
     errors,
     sync,
 )
 from memory_engine import events as e
-from memory_engine.cli.commands import NoDatabase, WrongArgument, existing
-from memory_engine.cli.explain import predicate
 from memory_engine.cli.log import LOG
 from memory_engine.cli.program import build_parser
 from memory_engine.cli.terminal import Terminal
-from memory_engine.core.cancellation import kept_time
-from memory_engine.core.executor import BATCH_DEPTH_MAX
 from memory_engine.core.threads import Head, ThreadRecord
 from memory_engine.engine import Engine
-from memory_engine.events import builtin_registry
 from memory_engine.files import verify_file as verifying
 from memory_engine.ingest.records import read_records
-from memory_engine.inspector import CannotServe, serving
-from memory_engine.inspector.answers import Inspection, Query, TooLong, TooMuch, WrongQuery
+from memory_engine.inspector.answers import Inspection, Query
 from memory_engine.inspector.routes_replay import ledger
-from memory_engine.inspector.routes_what_if import ChangeSaid, check_length
 from memory_engine.llm import Completion
-from memory_engine.llm.base import ask
-from memory_engine.llm.vectors import checked_vector
 from memory_engine.projections import ProjectionMode
-from memory_engine.replay.anchors import add_anchors, read_anchors
-from memory_engine.replay.what_if import Change
-from memory_engine.replay.what_if.change import SkipEvent
 from memory_engine.store.protocol import Store
 from memory_engine.testing import FaultyStore
 from memory_engine.testing.contract_rows import event, unit
-from memory_engine.thread import Past
 from tests.patterns import promoted
 from tests.scripted_compactors import Scripted
-from tests.trust import files
 
 SAID = e.UserMessage(content="Hello")
 LONG = e.ExternalInject(content="x" * 4_000, retention="critical")
@@ -361,140 +342,3 @@ class Asking(Scripted):
     """Costs time and money."""
 
     calls_model = True
-
-
-ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
-    # input, threads, dispatching; then operations, compaction, context, storage, and views
-    (errors.InvalidEvent, lambda p: p.thread.dispatch(e.UserMessage(content="\ud800"))),
-    (errors.UndeclaredEvent, lambda p: p.thread.dispatch(Undeclared())),
-    (errors.UnknownEventClass, lambda p: p.thread.dispatch(OfNoPlugin())),
-    (errors.PluginNotLoaded, lambda p: files.verified_without_its_plugin(p.path, OfNoPlugin)),
-    (errors.EventTooLarge, lambda p: p.thread.dispatch(e.UserMessage(content="x" * 20_000_000))),
-    (errors.InvalidArgument, lambda p: p.engine.threads(limit=1.5)),  # type: ignore[arg-type]
-    (errors.UnknownReducer, lambda p: p.engine.kernel.reducers.replace("reduce_user_mesage", no_summary)),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    (errors.InvalidIdentifier, lambda p: p.engine.create_thread("\x00")),
-    (errors.SeqNotInLog, lambda p: p.thread.at(9)),
-    (errors.InvalidSearch, lambda p: p.thread.search("Hello", limit=0)),
-    (errors.InvalidTool, lambda p: p.thread.context(tools=[{"name": object()}])),
-    (errors.DuplicateRegistration, twice_registered),
-    (errors.UntrackedEvents, partly_tracked),
-    (errors.MissingExtra, without_litellm),
-    (errors.MissingTimeZones, without_time_zones),
-    (errors.IngestError, ingest_what_is_no_json),
-    (errors.InvalidMessage, lambda p: p.thread.record({"role": "robot", "content": "beep"})),
-    (errors.NotContinued, lambda p: p.thread.record([{"role": "user", "content": "Something else"}], new_only=True)),
-    (errors.ThreadNotFound, lambda p: p.engine.thread("nowhere").info()),
-    (errors.ThreadExists, lambda p: p.engine.create_thread("t")),
-    (errors.EventNotFound, lambda p: p.thread.at("no such id")),
-    (errors.ThreadClosed, lambda p: files.in_turn(p.thread.archive(), p.thread.dispatch(SAID))),
-    (errors.ThreadHasForks, lambda p: files.in_turn(p.thread.fork(), p.thread.delete())),
-    (errors.IdempotencyConflict, lambda p: p.thread.dispatch(LONG, event_id="first")),
-    (errors.ReducerError, lambda p: p.thread.dispatch(e.ThreadSeeded(chunks=(e.InitialChunk("x", retention="odd"),)))),
-    (errors.EventRefused, lambda p: p.thread.dispatch(e.TodoDeleted(id="nope"))),
-    (errors.EngineClosed, to_a_closed_engine),
-    (errors.EngineForked, use_it_in_a_forked_process),
-    (errors.CallTimedOut, lambda _: kept_time("a tool", asyncio.Event().wait(), 0.01)),
-    (errors.WrongEventLoop, lambda p: asyncio.to_thread(asyncio.run, p.thread.info())),
-    (errors.QueueFull, fill_the_queue),
-    (errors.ContentionError, lose_every_race),
-    (errors.ThreadDiffers, lambda p: p.engine.open_thread(p.thread.id, user_id="other")),
-    (errors.ScopeRequired, lambda p: make_a_thread(p, EngineConfig(scopes_required=True))),
-    (errors.Conflict, lambda p: p.thread.dispatch(SAID, expected_seq=1)),
-    (errors.ReadOnly, lambda p: make_a_thread(p, EngineConfig(read_only=True))),
-    # operations
-    (errors.UnknownChunk, lambda p: refused(Delete("9.9"))),
-    (errors.ForgottenChunk, read_what_was_forgotten),
-    (errors.DuplicateChunk, lambda p: refused(Add("1.0"))),
-    (errors.ForeignChunkId, lambda p: refused(Add("9.0"), chunks=[note("9.0")])),
-    (errors.UndeclaredChunk, lambda p: refused(Add("3.0"))),
-    (errors.UnplacedChunk, lambda p: refused(Delete("1.0"), chunks=[note("3.0")])),
-    (errors.ConflictingPosition, lambda p: refused(Add("3.0", before="1.0", after="2.0"), chunks=[note("3.0")])),
-    (errors.ForeignAnchor, lambda p: refused(Reorder("1.0", before="1.0"))),
-    (errors.NotAContainer, lambda p: refused(Add("3.0", container="1.0"), chunks=[note("3.0")])),
-    (errors.TypeChanged, lambda p: refused(Update("1.0", "3.0"), chunks=[note("3.0")])),
-    (errors.EmptyBatch, lambda p: refused(Batch(()))),
-    (errors.RepeatedChunk, lambda p: refused(BatchReplace(("1.0", "1.0")))),
-    (errors.ScatteredBatch, lambda p: refused(*SCATTERED, chunks=[BOX, note("3.1")])),
-    (errors.CriticalChunk, lambda p: refused(Add("3.0"), BatchReplace(("3.0",)), chunks=[CRITICAL])),
-    (errors.NestedTooDeep, lambda p: refused(nested(BATCH_DEPTH_MAX + 1))),
-    (errors.UnknownTask, lambda p: raise_what_is_behind(p.thread.dispatch(e.TaskCompleted(task_id="nope")))),
-    (errors.UnknownItem, lambda p: raise_what_is_behind(p.thread.dispatch(e.TodoCompleted(id="nope")))),
-    (errors.StaleEvent, undo_on_a_state_that_has_changed),
-    *files.WITH_KEYS,  # compaction, context, storage
-    (errors.InvalidPolicy, lambda _: CompactionPolicy(threshold=0)),
-    (errors.InvalidCompactor, lambda p: p.engine.register_compactor("gpt-4o")),  # type: ignore[arg-type]
-    (errors.NothingToCompact, compact_what_is_critical),
-    (errors.CompactorFailed, lambda p: compact_with(Scripted(no_summary), p)),
-    (errors.CannotRereduce, lambda p: p.thread.rereduce(1)),
-    (errors.CompactionNotLive, lambda p: p.thread.undo_compaction("x")),
-    (errors.ModelError, lambda p: ask(Silent(), [], temperature=0.0, max_tokens=1, timeout_s=1.0)),
-    (errors.ContextBudgetError, needs_more_than_the_budget),
-    (errors.InvalidRetention, lambda _: RetentionRule(act="delete", older_than=timedelta())),
-    (errors.LegalHold, lambda p: files.deleted_while_held(p.thread)),
-    (errors.EventClassChanged, lambda p: files.read_by_another_class(p.path)),
-    (errors.StateNotSent, lambda p: files.state_of_a_pickled_receipt(p.thread)),
-    (errors.ActFailed, lambda p: files.finished_of_another_tenant(p.engine, p.store)),
-    (errors.ActRefused, lambda p: files.asked_for_another_tenant(p.engine, p.store)),
-    (errors.ErasureUnfinished, lambda p: files.deleted_while_read(p.thread, p.store, p.patched)),
-    (errors.StorageBusy, lambda p: files.locked(p.path)),
-    (errors.StorageUnreachable, lambda _: files.of_a_server_that_is_away()),
-    (errors.StorageFailed, lambda p: opened(str(p.folder / "nowhere" / "log.db"))),
-    (errors.StorageRefused, lambda p: files.refused_by_a_row(p.path)),
-    (errors.UnreadableRow, lambda p: files.view_of_a_broken_row(p.path)),
-    (errors.UnreadableContent, lambda _: files.packed_beyond_all_bounds()),
-    (errors.FileRefused, lambda p: read_anchors(p.folder)),
-    (errors.StoreReplaced, lambda p: files.written_to_a_file_that_is_gone(p.path)),
-    (errors.SchemaError, lambda p: opened(str(p.file("notes.db", b"no database" * 100)))),
-    (errors.IntegrityError, tampered),
-    (errors.EventDecodeError, lambda p: builtin_registry().decode("user_message", 1, b"{")),
-    (errors.HeadMoved, lambda p: p.store.commit(unit("t", event(9), after=Head()))),
-    (errors.EventIdTaken, use_an_id_twice),
-    (errors.WrongThreadKind, take_a_conversation_for_a_user),
-    (errors.RowsNotLoaded, lambda p: Rows(dict, None).get("key")),
-    (errors.PreferenceError, lambda p: p.engine.user("u").preferences.update("note")),
-    (errors.DomainError, lambda p: Domain.from_toml("kinds = 1")),
-    (errors.InvalidVector, lambda p: checked_vector([1.0], 2, "a model")),
-    (errors.InvalidParameters, lambda p: p.thread.tool_cache.lookup("get", {"x": "\ud800"})),
-    (errors.BriefFull, lambda p: p.thread.pin("x" * 4_000)),
-    (errors.UnknownPin, lambda p: p.thread.unpin(9)),
-    (errors.AnotherQuestionOpen, another_question),
-    (errors.UnknownLine, lambda p: p.engine.tenant("acme").agent_md.remove(9)),
-    (errors.NotText, lambda p: p.engine.tenant("acme").agent_md.upload(p.file("agent.md", b"caf\xe9"))),
-    (errors.InvalidDocument, lambda p: p.engine.tenant("acme").documents.add_text("", title="x", id="x")),
-    (errors.UnreadableDocument, lambda p: p.engine.tenant("acme").documents.add(p.file("a.pdf", b"no PDF"))),
-    (errors.InvalidMemory, lambda p: p.thread.memory.search(None, "x", mode="odd")),  # type: ignore[arg-type]
-    (errors.UnknownMemory, lambda p: p.thread.memory.open("x")),
-    (errors.NotGranted, lambda p: p.engine.agent("helper").shared("lead").recall("k")),
-    (errors.InvalidFilePath, lambda p: p.thread.memory_files.create("../a.md", "")),
-    (errors.UnknownMemoryFile, lambda p: p.thread.memory_files.delete("a.md")),
-    (errors.MemoryFileExists, lambda p: files.in_turn(*(p.thread.memory_files.create("a", "") for _ in "12"))),
-    (errors.UnknownFlow, lambda p: p.thread.flows.feedback(True)),
-    (errors.TaskNotRunning, end_what_was_not_begun),
-    (errors.NotJoined, lambda p: p.engine.tenant("acme").patterns.list("retail")),
-    (errors.InvalidPattern, propose_nothing_that_is_left),
-    (errors.UnknownPattern, lambda p: p.engine.tenant("acme").patterns.revoke("x", by="ann", reason="")),
-    (errors.PastIsReadOnly, lambda p: Past(p.engine.kernel, "t", 1).dispatch(SAID)),
-    (errors.NothingToBisect, lambda p: p.thread.bisect(lambda past: False)),
-    (errors.PredicateFailed, lambda p: p.thread.bisect(lambda _: bool(1 / 0))),
-    (errors.InvalidExpression, lambda p: predicate("1 +")),
-    (errors.InvalidChange, lambda p: p.thread.what_if(Change(edits=[SkipEvent(9)]))),
-    (errors.ModelNotAllowed, lambda p: p.thread.what_if(Change(compactor=Asking()))),
-    (errors.InvalidRedaction, lambda p: files.without_ids_of_chunks(p.thread, p.path)),
-    (errors.BackupFailed, lambda p: p.engine.backup("b.db")),
-    (errors.CopyRefused, lambda p: files.copied_over(p.engine)),
-    (errors.ImportRefused, lambda p: p.engine.import_log(p.file("log.jsonl", b"{}\n"))),
-    (errors.FileFailed, lambda _: add_anchors("/dev/null/anchors", [])),
-    (errors.CodeNotLoaded, files.without_descriptors),
-    (errors.ScopeNotAllowed, lambda p: files.a_users(p.engine, p.path)),
-    (errors.UnreadableAnchors, lambda p: read_anchors(p.file("anchors.jsonl", b"{}\n"))),
-    (errors.WorkerFailed, worker_dies),
-    (errors.UnknownView, lambda p: p.thread.why("view:nothing/x")),
-    (errors.UnknownRow, lambda p: p.thread.why("view:preferences/x")),
-    (errors.NoSuchTest, lambda p: p.thread.to_pytest(2, 1)),
-    (NoDatabase, lambda p: existing(p.path).__aenter__()),
-    (WrongArgument, log_of_nothing),
-    (WrongQuery, lambda p: Query.parse(b"odd=1", ())),
-    (TooMuch, ledger_of_too_much),
-    (TooLong, lambda _: check_length(ChangeSaid(compactor="x"), 10**6)),
-    (CannotServe, lambda p: serving(p.engine, host="example.com", port=0).__aenter__()),
-]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_engine.language.dates import Day, Stretch, Table, all_names, full_names
+from memory_engine.language.dates import Day, Stretch, Table, all_names, full_names, rows
 from memory_engine.language.dates_relative import named_days, read_dates, relative_days
 from memory_engine.language.text import fold_case
 
@@ -303,3 +303,10 @@ def test_every_relative_time_has_days_that_a_calendar_has(today: date, count: in
     text = f"{count} {unit}s ago, last {unit}, last Sunday, last winter, last May, 去年, 上周末, vorgestern"
     for first, last in relative_days(text, today):
         assert first <= last <= today + timedelta(days=183)
+
+
+def test_a_language_of_relative_days_has_weekdays_and_months() -> None:
+    """One with "yesterday" alone would make every question with that word raise: the same pattern reads all three."""
+    spaced = rows("near").keys() - {"zh"}
+    assert spaced <= rows("weekdays").keys()
+    assert spaced <= rows("months").keys()

@@ -14,7 +14,8 @@ import memory_engine
 from memory_engine import NewEvent, errors
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
-from tests.mistakes import ROWS, SAID, Place, Row
+from tests.mistake_rows import ROWS
+from tests.mistakes import SAID, Place, Row
 from tests.modules import every_module
 from tests.wrong_arguments import INSTEAD
 
