@@ -95,7 +95,8 @@ def merge_options(models: Models | None, parts: Parts | None, older: Mapping[str
     for name in OlderOptions.__annotations__:
         place, kind, group = ("parts", Parts, parts) if name in fields_dict(Parts) else ("models", Models, models)
         now = _NOW.get(name, name)
-        value = getattr(checked_type(place, group or kind(), kind, give=f"{kind.__name__}(…)"), now)
+        given = kind() if group is None else group
+        value = getattr(checked_type(place, given, kind, give=f"{kind.__name__}(…)"), now)
         is_given = value != fields_dict(kind)[now].default
         if is_given and name in older:
             raise InvalidArgument(name, older[name], f"it is in {place}={kind.__name__}({now}=…) too; give it once")

@@ -171,7 +171,8 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
 
     async def opened() -> Engine:
         checked_type("config", config, EngineConfig, give="an EngineConfig")
-        given: OlderOptions = options.merge_options(models, parts, older) if models or parts or older else {}
+        is_given = bool(older) or (models, parts) != (None, None)
+        given: OlderOptions = options.merge_options(models, parts, older) if is_given else {}
         probed = _watching(given.get("probe"), mask)
         model = _behind(_model(given.get("compact_model")), probed, mask)
         taken = _checked_plugins([*_builtin(), *_given(plugins, entry_points), *_asked_first(compactor, model)])

@@ -12,7 +12,7 @@ from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
-import memory_engine
+import memory_engine.engine
 from memory_engine import Engine, Thread, UserMessage, errors
 from memory_engine.projections.outbox import OUTBOX
 from memory_engine.replay.what_if import Change
@@ -117,13 +117,18 @@ async def test_an_odd_argument_is_taken_or_refused_by_an_error_of_ours(name: str
 
 
 def hints(method: Callable[..., object]) -> dict[str, object]:
-    """The types of a method's parameters; names that its module imports for types only are looked up."""
+    """The types of a method's parameters; names that its module imports for types only are looked up.
+
+    So are those of the engine's module: its aliases are texts.
+    """
     function = inspect.unwrap(method)
-    home = import_module(function.__module__)
-    names = {name: where.rpartition(".") for name, where in imported_names(function.__module__).items()}
-    known = {name: getattr(import_module(module), one, None) for name, (module, _, one) in names.items()}
-    modules = {name: import_module(".".join(names[name][::2])) for name, found in known.items() if found is None}
-    return get_type_hints(function, {**vars(home), **known, **modules})
+    found: dict[str, object] = {}
+    for home in (memory_engine.engine.__name__, function.__module__):
+        names = {name: where.rpartition(".") for name, where in imported_names(home).items()}
+        known = {name: getattr(import_module(module), one, None) for name, (module, _, one) in names.items()}
+        modules = {name: import_module(".".join(names[name][::2])) for name, one in known.items() if one is None}
+        found |= {**vars(import_module(home)), **known, **modules}
+    return get_type_hints(function, found)
 
 
 def fits(value: object, hint: object) -> bool:

@@ -69,7 +69,7 @@ def test_unbroken_text_is_cut_in_linear_time(piece: str, markdown: bool) -> None
             "".join(text.split())[:1] == split([DocumentSection(text, is_markdown=markdown)], Splitting())[0].text[:1]
         )
 
-    assert is_linear(cut, lambda size: piece * (size // len(piece)), 20_000)
+    assert is_linear(cut, lambda size: piece * (size // len(piece)), 40_000)  # shorter texts are cut otherwise
 
 
 @pytest.mark.parametrize(
