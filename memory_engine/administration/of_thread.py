@@ -9,7 +9,7 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.context.context import Context
 from memory_engine.core.arguments import PathLike, checked_call, checked_file, checked_flag
 from memory_engine.core.aside import imported
-from memory_engine.core.lazy import lazy_module
+from memory_engine.core.lazy import lazy_module, lazy_modules
 from memory_engine.core.records import Receipt
 from memory_engine.core.threads import ThreadInfo
 from memory_engine.runtime import life
@@ -27,25 +27,17 @@ if TYPE_CHECKING:
     from memory_engine.replay.export.redaction import Redaction
     from memory_engine.replay.verify import VerifyProgress
 else:
-    anchors = lazy_module("memory_engine.replay.anchors")
-    bisect = lazy_module("memory_engine.replay.bisect")
-    diff = lazy_module("memory_engine.replay.diff")
-    erasing = lazy_module("memory_engine.administration.erasing")
+    erasing, holds = lazy_modules("memory_engine.administration", "erasing holds")
+    anchors, bisect, diff, ledger, rebuild, rereduction, to_pytest, trials, verify, why = lazy_modules(
+        "memory_engine.replay", "anchors bisect diff ledger rebuild rereduce to_pytest what_if verify why"
+    )
     export = lazy_module("memory_engine.replay.export.export")
-    holds = lazy_module("memory_engine.administration.holds")
-    ledger = lazy_module("memory_engine.replay.ledger")
-    rebuild = lazy_module("memory_engine.replay.rebuild")
-    rereduction = lazy_module("memory_engine.replay.rereduce")
-    to_pytest = lazy_module("memory_engine.replay.to_pytest")
-    trials = lazy_module("memory_engine.replay.what_if")
-    verify = lazy_module("memory_engine.replay.verify")
-    why = lazy_module("memory_engine.replay.why")
 
 P = TypeVar("P", bound=PastHandle)
 
 
 class Replay(Generic[P]):
-    """Looks back at a thread: checks its log, explains it, runs it again, writes it out, derives its rows anew."""
+    """Looks back at a thread: checks its log, explains it, runs it again, writes it out, derives its rows again."""
 
     def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread
@@ -160,7 +152,7 @@ class Replay(Generic[P]):
         search: bool | None = None,
         progress: "VerifyProgress | None" = None,
     ) -> ThreadInfo:
-        """Derive all rows from the log again, beside the old ones, and replace those in one commit.
+        """Derive all rows from the log again, next to the old ones, and replace those in one commit.
 
         The state's rows, every view and the search index; with `views` only the rows of those, and the index if
         `search` says so. Only what differs is written. If this raises or the process dies, the old rows stay.
@@ -192,7 +184,7 @@ class Replay(Generic[P]):
     async def undo_rereduce(self, *, reason: str = "") -> Receipt:
         """Take back the latest `rereduce` in force: what it added is removed, what it removed comes back.
 
-        What was forgotten since stays forgotten. Raises `CannotRereduce` if there is none, or if a compaction covers
+        Forgotten content remains forgotten. Raises `CannotRereduce` if there is none, or if a compaction covers
         what it added.
         """
         self._thread.check_present("undoing")
@@ -232,9 +224,9 @@ class Admin:
     ) -> "erasing.ErasureReport":
         """Destroy the bytes of events, by id or seq, and all derived from them: see docs/how-to/forget-and-erase.md.
 
-        The thread forgets them; then stand-ins replace their texts in the log, in forks, and in what their facts became
-        in other threads, and the file's free space is zeroed. One more event names what was erased, so that the chain
-        verifies. If a process dies on the way, the next one finishes the act. `dry_run` only counts. Raises
+        The thread forgets them; then stand-ins replace their texts in the log, in forks, and in the events of their
+        facts in other threads, and the file's free space is zeroed. One more event names the erased ones, so that the
+        chain verifies. If a process dies on the way, the next one finishes the act. `dry_run` only counts. Raises
         `EventNotFound`, `SeqNotInLog`, `InvalidArgument` if no event is named, `LegalHold`, and `ErasureUnfinished` if
         a process reads old pages of the file.
         """

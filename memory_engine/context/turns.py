@@ -1,8 +1,8 @@
-"""The turns of a context: what was said, in no provider's form.
+"""The turns of a context, in no provider's form.
 
-Here stands what all providers want: every call is directly followed by its result, the calls of one response are
+They keep the rules of all providers: every call is directly followed by its result, the calls of one response are
 together, ids are of letters that all take and none comes twice, arguments are JSON objects, and nothing is empty.
-What one provider wants and another does not stands in `memory_engine.formats`, with all else of the provider.
+Rules of a single provider are in `memory_engine.formats`, with all else of the provider.
 """
 
 import re

@@ -70,7 +70,7 @@ IN_A_ROW_MAX = 8
 class Pace:
     """The pace of one engine's commits on an event loop: its turns between them, and the pauses of background work.
 
-    That work is done one slice at a time, after a commit or while there is none. A caller that dispatches in a row
+    Such work is done one slice at a time, after a commit or while there is none. A caller that dispatches in a row
     never waits for one of its commits; after some of them the loop has a turn. `committed_s` is when the last one
     ended, by `perf_counter`; those in `at_next_commit` are called once, when the next one has.
     """

@@ -503,7 +503,7 @@ class Past(Thread):
         """The same thread at another seq."""
 
 class Replay(Generic[P]):
-    """Looks back at a thread: checks its log, explains it, runs it again, writes it out, derives its rows anew."""
+    """Looks back at a thread: checks its log, explains it, runs it again, writes it out, derives its rows again."""
     def anchor(self, at: MomentLike | None = None) -> Anchor:
         """The hash of the log at a moment (default: the head), to keep elsewhere and compare later."""
     def bisect(
@@ -542,7 +542,7 @@ class Replay(Generic[P]):
         search: bool | None = None,
         progress: VerifyProgress | None = None,
     ) -> ThreadInfo:
-        """Derive all rows from the log again, beside the old ones, and replace those in one commit."""
+        """Derive all rows from the log again, next to the old ones, and replace those in one commit."""
     def rereduce(self, from_seq: int, *, dry_run: bool = False, reason: str = "") -> RereduceReport:
         """Repair a thread whose reducers were missing or wrong: reduce its events from `from_seq` on with today's."""
     def to_pytest(self, first: MomentLike, last: MomentLike | None = None, *, name: str = "") -> str:

@@ -197,11 +197,11 @@ class Writer:
         await self._job(lambda raw: self._checkpoint(raw, mode))
 
     async def shorten(self) -> None:
-        """Checkpoint the write-ahead log and empty its file, unless a reader is in the way: nobody waits for it."""
+        """Checkpoint the write-ahead log and empty its file, unless a reader is in the way: no call waits for it."""
         await self._job(self._shorten)
 
     async def administer(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        """Run a transaction that deletes or erases, and tell all processes of it."""
+        """Run a transaction that deletes or erases, and notify all processes of it."""
         await self._job(lambda raw: self._administer(raw, work))
 
     async def wipe(self) -> bool:
@@ -356,12 +356,12 @@ class Writer:
         self._jobs.append((lambda raw: self._checkpoint(raw, "PASSIVE"), unheard))
 
     def _index_words(self, *, is_idle: bool) -> None:
-        """Index words of passages between commits; nobody waits for it."""
+        """Index words of passages between commits; no call waits for it."""
         for tid in self._transactions.to_index(is_idle=is_idle):
             self._spare(partial(passage_words.index_words, tid=tid))
 
     def _spare(self, work: Callable[[sqlite3.Connection], bool]) -> None:
-        """Run a transaction that nobody waits for, again while it asks for it; if it fails, its work stays undone."""
+        """Run a transaction without a waiter, again while it asks for it; if it fails, its work is not done."""
         unheard: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
         def ended(done: "asyncio.Future[object]") -> None:

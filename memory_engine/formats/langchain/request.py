@@ -67,7 +67,7 @@ def render(turns: Sequence[FormTurn], options: RenderOptions) -> LangChainInput:
 
 
 def blocks_of(request: LangChainInput) -> Iterator[object]:
-    """The blocks of a request, and the reasoning beside them."""
+    """The blocks of a request, and its reasoning."""
     for message in cast("list[LangChainObject]", request.messages):
         yield from thoughts_in({"additional_kwargs": message.additional_kwargs})
         yield from message.content if isinstance(message.content, list) else ()

@@ -381,7 +381,7 @@ def _tags(html: str) -> Iterator[tuple[str, str, bool, str]]:
 
 
 def _end_of_tag(html: str, at: int, ahead: "_Ahead") -> int:
-    """After the `>` that ends a tag: one in quotes does not, unless the quote never ends. -1 where there is none."""
+    """After the `>` that ends a tag: one in quotes does not, unless the quote never ends. -1 without one."""
     while found := _TAG_GOES_ON.match(html, at):
         at = found.end()
         if at == len(html):
