@@ -124,7 +124,8 @@ def worked_on(flow: Sequence[Chunk]) -> list[Chunk]:
 
     Return an empty list if a final answer follows. A text is final if the agent makes no call in its response or after
     it, and no tool answers it. A text at the end of the flow may be continued: by its response, if the response has an
-    id, or in a loop whose actions are texts.
+    id, or in a loop whose actions are texts. Thinking at the end is continued: its response has more to come, also if
+    a text of it came before.
     """
     held: list[Chunk] = []
     answered = acts_in_text = False
@@ -147,7 +148,9 @@ def worked_on(flow: Sequence[Chunk]) -> list[Chunk]:
 
 
 def _is_begun(last: Chunk) -> bool:
-    """Return True if the last chunk of a flow is a text after which the loop may continue."""
+    """Return True if the last chunk of a flow is thinking, or a text after which the loop may continue."""
+    if last.type == ChunkType.THINKING:
+        return True
     if last.type != ChunkType.AGENT_RESPONSE:
         return False
     form = None if last.response_id else origin.form_of(last.text)

@@ -13,6 +13,7 @@ from memory_engine import (
     EngineConfig,
     Event,
     LlmTextResponse,
+    LlmThinking,
     LlmToolCall,
     ToolCall,
     ToolResult,
@@ -163,6 +164,19 @@ async def test_not_even_on_request_is_the_message_taken() -> None:
         assert ["6", "question"] == await texts(thread)
         with pytest.raises(memory_engine.errors.NothingToCompact, match="worked on"):
             await thread.compact([made[4]])
+
+
+async def test_a_response_that_is_still_thinking_has_not_answered() -> None:
+    """A client may deliver one response in parts: a text, then thinking, before its calls. The question stays."""
+    async with opened(Scripted(), NEVER) as engine:
+        thread = await engine.create_thread()
+        parts = [LlmTextResponse(content="Well.", response_id="r9"), LlmThinking(content="Hm.", response_id="r9")]
+        await say(thread, [*turns(4), UserMessage(content=f"question{LONG}"), *call("a"), *parts])
+        await thread.compact()
+        assert "question" in await texts(thread)
+        await say(thread, [LlmTextResponse(content="It is done.", response_id="r9"), *turns(4)])
+        await thread.compact()
+        assert "question" not in await texts(thread)
 
 
 IMPOSSIBLE = {
