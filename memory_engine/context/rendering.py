@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
     from memory_engine.context import headings
     from memory_engine.core import images
-    from memory_engine.formats import native
+    from memory_engine.formats import media, native
 else:
     html = lazy_module("html")
     headings = lazy_module("memory_engine.context.headings")
     images = lazy_module("memory_engine.core.images")
+    media = lazy_module("memory_engine.formats.media")
     native = lazy_module("memory_engine.formats.native")
 
 Message = dict[str, object]
@@ -63,7 +64,9 @@ def message_part(part: Part) -> Message:
             return {"type": "image_url", "image_url": {"url": url, **({"detail": part.detail} if part.detail else {})}}
         case FilePart(file_id=file_id, text="") if file_id:
             return {"type": "file", "file": {"file_id": file_id}}
-        case FilePart(url=url, text="") if url.startswith("data:"):
+        case FilePart(text="") if audio := media.input_audio(part):
+            return audio
+        case FilePart(url=url, text="") if url.startswith("data:") and not media.is_heard(part):
             return {"type": "file", "file": {"filename": part.name or "file", "file_data": url}}
     return {"type": "text", "text": content_text((part,))}
 

@@ -38,10 +38,12 @@ _BARE = frozenset({0x01, *range(0xD0, 0xD8)})
 
 
 def media_tokens(part: Mapping[str, object]) -> int:
-    """The tokens of an image or a file that is a part of a chat-completions message."""
+    """The tokens of an image, a file or audio that is a part of a chat-completions message."""
     match part:
         case {"file": {**file}}:
             return file_tokens(str(file.get("file_data", "")))
+        case {"input_audio": {"data": str(data)}}:
+            return file_tokens(data)
         case {"image_url": {"url": str(url), **image}}:
             return image_tokens(url, str(image.get("detail", "")))
     return IMAGE_TOKENS

@@ -12,9 +12,19 @@ from memory_engine.core.lazy import regex
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The types of images that all providers take."""
 PDF = "application/pdf"
+AUDIO_FORMATS = {
+    **dict.fromkeys(("audio/wav", "audio/x-wav", "audio/wave", "audio/vnd.wave"), "wav"),
+    **dict.fromkeys(("audio/mp3", "audio/mpeg"), "mp3"),
+}
+"""The types of audio that chat completions takes, and its words for them."""
 
 _DATA_URL = regex(r"data:([^;,]*)(?:;[^,]*)?;base64,([A-Za-z0-9+/]+={0,2})", re.IGNORECASE)
-_TYPES = {".pdf": PDF, ".txt": "text/plain", ".md": "text/plain", ".csv": "text/plain"}
+_TYPES = {
+    ".pdf": PDF,
+    **dict.fromkeys((".txt", ".md", ".csv"), "text/plain"),
+    ".wav": "audio/wav",
+    ".mp3": "audio/mpeg",
+}
 
 Provider = Literal["openai", "anthropic"]
 
@@ -73,6 +83,19 @@ def file_url(part: FilePart) -> str:
     """The `data:` URL of a file, with its media type; empty where it has none or that is not known."""
     held, kind = base64_of(part.url), file_type(part)
     return f"data:{kind};base64,{held.data}" if held is not None and kind else ""
+
+
+def is_heard(part: FilePart) -> bool:
+    """Whether a file is audio or video, which no provider takes as a document."""
+    return file_type(part).casefold().startswith(("audio/", "video/"))
+
+
+def input_audio(part: FilePart) -> dict[str, object] | None:
+    """Audio as a part of chat completions; `None` for other files, other kinds of audio, and audio by address."""
+    held, kind = base64_of(part.url), AUDIO_FORMATS.get(file_type(part).casefold())
+    if held is None or kind is None:
+        return None
+    return {"type": "input_audio", "input_audio": {"data": held.data, "format": kind}}
 
 
 def id_at(part: ImagePart | FilePart, provider: Provider) -> str:

@@ -161,6 +161,9 @@ def _chat_user(content: object) -> Iterator[str]:
             case {"type": "file", "file": {"file_id": str(id_)}} if id_ and not id_.startswith("file_"):
                 pass
             case {"type": "file", "file": {"file_data": url, "filename": str(name)}} if data_type(url) and name:
+                if data_type(url).startswith(("audio/", "video/")):
+                    yield f"sound as a document: {part}"
+            case {"type": "input_audio", "input_audio": {"data": str(data), "format": "wav" | "mp3"}} if data:
                 pass
             case _:
                 yield f"no part of a user's message: {part}"

@@ -256,6 +256,34 @@ async def test_images_and_files_stand_in_each_providers_own_form() -> None:
     ] == [block for _, block in blocks(context)]
 
 
+@pytest.mark.parametrize(("media_type", "sound"), [("audio/x-wav", "wav"), ("audio/mpeg", "mp3"), ("audio/MP3", "mp3")])
+async def test_audio_is_heard_where_a_provider_takes_it(media_type: str, sound: str) -> None:
+    """Chat completions has a part of its own for it; as a file it would be refused."""
+    heard = {"type": "input_audio", "input_audio": {"data": "JVBERi0=", "format": sound}}
+    note = {"type": "input_text", "text": f"[file: a, {media_type}]"}
+    context = await shown(e.UserMessage(content=(e.FilePart(f"data:{media_type};base64,JVBERi0=", media_type, "a"),)))
+    assert [heard] == chat(context)[0]["content"] == context.messages[0]["content"]
+    assert [note] == items(context)[0]["content"]
+
+
+async def test_audio_that_no_provider_takes_is_a_note() -> None:
+    """It is named with its type, in requests and in messages."""
+    part = e.FilePart("data:audio/ogg;base64,JVBERi0=", "audio/ogg", "a.ogg")
+    context = await shown(e.UserMessage(content=(part,)))
+    assert [{"type": "text", "text": "[file: a.ogg, audio/ogg]"}] == chat(context)[0]["content"]
+    assert "text" == context.messages[0]["content"][0]["type"]
+
+
+async def test_recorded_audio_goes_back_as_it_came() -> None:
+    """A provider's own part of a user's message, recorded from its form."""
+    heard = {"type": "input_audio", "input_audio": {"data": "JVBERi0=", "format": "mp3"}}
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread()
+        await thread.record({"role": "user", "content": [heard, {"type": "text", "text": "What is it?"}]})
+        context = await thread.context()
+    assert heard == context.render("openai.chat").messages[0]["content"][0] == context.messages[0]["content"][0]
+
+
 async def test_an_uploaded_file_goes_to_the_provider_that_has_it() -> None:
     """Others are told what it is."""
     context = await shown(e.UserMessage(content=(e.FilePart(file_id="file_011C"), e.FilePart(file_id="file-9aZ"))))

@@ -43,6 +43,8 @@ FILES = [
     "data:text/plain;base64,aGk=",
     "data:text/plain;base64,/w==",
     "data:;base64,aGk=",
+    "data:audio/mpeg;base64,aGk=",
+    "data:audio/flac;base64,aGk=",
 ]
 FILE_IDS = ["", "", "file-9aZ", "file_011Cx"]
 

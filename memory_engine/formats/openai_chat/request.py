@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
-from memory_engine.formats.media import file_url, id_at, image_url
+from memory_engine.formats.media import file_url, id_at, image_url, input_audio, is_heard
 from memory_engine.formats.native import Json, filled, from_native
 from memory_engine.formats.openai_chat.messages import FORMAT, OWN, made
 from memory_engine.formats.own import NotSent, accepted_blocks, fields_of, native_message
@@ -145,6 +145,8 @@ def chat_part(part: Part) -> Json:
         case FilePart() if not part.text:
             if id_ := id_at(part, "openai"):
                 return {"type": "file", "file": {"file_id": id_}}
-            if url := file_url(part):
+            if audio := input_audio(part):
+                return audio
+            if (url := file_url(part)) and not is_heard(part):
                 return {"type": "file", "file": {"filename": part.name or "file", "file_data": url}}
     return {"type": "text", "text": media_note(part)}

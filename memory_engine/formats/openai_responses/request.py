@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType
 from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
-from memory_engine.formats.media import file_url, id_at, image_url, is_web
+from memory_engine.formats.media import file_url, id_at, image_url, is_heard, is_web
 from memory_engine.formats.openai_responses.messages import FORMAT, OWN
 from memory_engine.formats.own import NotSent, around_of, native_thinking, own_blocks, with_native_blocks
 from memory_engine.formats.turns import (
@@ -204,7 +204,7 @@ def _input_content_part(part: Part) -> InputItem:
                 return {"type": "input_image", "file_id": id_, "detail": detail}
             if url := image_url(part.url):
                 return {"type": "input_image", "image_url": url, "detail": detail}
-        case FilePart() if not part.text:
+        case FilePart() if not part.text and not is_heard(part):
             if id_ := id_at(part, "openai"):
                 return {"type": "input_file", "file_id": id_}
             if is_web(part.url):
