@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from memory_engine import errors
 from memory_engine.errors import MissingExtra
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,6 +41,16 @@ def test_a_link_of_a_page_leads_somewhere(page: Path) -> None:
     """To a file of the repository, and to a heading of it where it names one."""
     links: list[tuple[str, str]] = LINK.findall(CODE.sub("", page.read_text(encoding="utf-8")))
     assert [] == [link for link in links if not _leads(page, *link)]
+
+
+def test_an_error_that_troubleshooting_names_is_one() -> None:
+    """The first column names classes that you can catch."""
+    rows = re.findall(
+        r"^\| (`[^|]*`) \|", (ROOT / "docs/how-to/troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert len(named) > 30
+    assert [] == [name for name in named if not issubclass(getattr(errors, name, object), errors.MemoryEngineError)]
 
 
 def _resolves(name: str) -> bool:
