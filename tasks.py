@@ -146,22 +146,59 @@ def provide(pins: list[str]) -> None:
         note.write_text("".join((package, *pins)), "utf-8")
 
 
-def wheel() -> None:
-    """Build the distributions, install the wheel elsewhere, with each Python that is here, and check what came out."""
+@contextmanager
+def built() -> Iterator[tuple[Path, Path]]:
+    """A temporary folder, and the one in it that has the wheel and the source distribution."""
     with tempfile.TemporaryDirectory(prefix="memory-engine-wheel-") as folder:
-        source, dist, fresh = (Path(folder, part) for part in ("source", "dist", "venv"))
+        source, dist = (Path(folder, part) for part in ("source", "dist"))
         # A copy: setuptools leaves build/ behind and would pack what an earlier build left there.
         left_out = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist")
         shutil.copytree(ROOT, source, symlinks=True, ignore=left_out)
         run("python", "-m", "build", "--quiet", "--no-isolation", "--outdir", dist, source)
+        yield Path(folder), dist
+
+
+def wheel() -> None:
+    """Build the distributions, install the wheel elsewhere, with each Python that is here, and check what came out."""
+    with built() as (folder, dist):
+        fresh = folder / "venv"
         for python in (Path(sys.executable), *other_pythons()):
             say(f"the wheel with {python}")
             run(str(python), "-m", "venv", "--clear", fresh)
             install_pins(pins_for("wheel's base"), "--only-binary", ":all:", venv=fresh)
             pip_install("--no-deps", *dist.glob("*.whl"), venv=fresh)
             run("python", "-m", "pip", "check", venv=fresh)
-            run("python", "-I", ROOT / "tests" / "wheel_check.py", ROOT, venv=fresh, cwd=Path(folder))
-            run("memory-engine", "demo", venv=fresh, cwd=Path(folder))
+            run("python", "-I", ROOT / "tests" / "wheel_check.py", ROOT, venv=fresh, cwd=folder)
+            run("memory-engine", "demo", venv=fresh, cwd=folder)
+
+
+def release() -> None:
+    """Put what is published into `dist/`: wheel, source, bill of materials, hashes; checked as an index does."""
+    version = re.search(r'(?m)^version = "(.*)"', (ROOT / "pyproject.toml").read_text("utf-8"))
+    if not version or f"## {version[1]}" not in re.findall(
+        r"(?m)^## [\d.]+", (ROOT / "CHANGELOG.md").read_text("utf-8")
+    ):
+        raise TaskError(
+            "CHANGELOG.md has no section for the version in pyproject.toml: give *Unreleased* its number and date"
+        )
+    target = ROOT / "dist"
+    shutil.rmtree(target, ignore_errors=True)
+    with built() as (folder, dist), fetched("twine", "cyclonedx-bom", "pypi-attestations") as tools:
+        needed = folder / "needed.txt"
+        needed.write_text("".join(pins_for("wheel's base")), "utf-8")
+        bill = dist / "sbom.cdx.json"
+        how = "--mc-type library --short-PURLs --output-reproducible --pyproject".split()
+        run("cyclonedx-py", "requirements", *how, ROOT / "pyproject.toml", "-o", bill, needed, venv=tools)
+        packages = [*dist.glob("*.whl"), *dist.glob("*.tar.gz")]
+        run("twine", "check", "--strict", *packages, venv=tools)
+        if "ACTIONS_ID_TOKEN_REQUEST_URL" in os.environ:
+            run("python", "-m", "pypi_attestations", "sign", *packages, venv=tools)
+        else:
+            say("no attestations: only a build service that vouches for its runs has the identity to sign them with")
+        hashes = {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in (*packages, bill)}
+        (dist / "SHA256SUMS").write_text("".join(f"{digest}  {name}\n" for name, digest in hashes.items()), "utf-8")
+        shutil.copytree(dist, target)
+    say(f"{version[1]} is in {target}: " + ", ".join(sorted(one.name for one in target.iterdir())))
 
 
 def other_pythons() -> list[Path]:
@@ -205,20 +242,20 @@ def check() -> None:
 
 
 @contextmanager
-def fetched_uv() -> Iterator[Path]:
-    """A folder with an environment that has a uv, fetched for now."""
+def fetched(*packages: str) -> Iterator[Path]:
+    """A folder with an environment that has these packages, fetched for now."""
     if "PIP_INDEX_URL" in os.environ:  # uv does not read pip's configuration; the index, at least, must be the same
         os.environ["UV_DEFAULT_INDEX"] = os.environ["PIP_INDEX_URL"]
     with tempfile.TemporaryDirectory() as folder:
         run(sys.executable, "-m", "venv", folder)
-        pip_install("uv", venv=Path(folder))
+        pip_install(*packages, venv=Path(folder))
         yield Path(folder)
 
 
 def lock(*words: str) -> None:
     """Write the lock files anew, with a uv fetched for it; `--upgrade` takes newer versions."""
     how = "--universal --python-version 3.11 --generate-hashes --quiet --no-header"
-    with fetched_uv() as folder:
+    with fetched("uv") as folder:
 
         def compiled(asked: str, target: Path) -> list[str]:
             run("uv", *f"pip compile {asked} {how} -o".split(), target, *words, venv=folder)
@@ -250,7 +287,7 @@ def peers() -> None:
     """Resolve each framework beside this package; fail where an older version is chosen than without it."""
     asked = {path.stem: path for path in sorted((ROOT / "tests" / "integrations").glob("*.in"))}
     old: list[str] = []
-    with fetched_uv() as folder:
+    with fetched("uv") as folder:
 
         def resolved(where: Path, *words: str) -> dict[str, str]:
             """The versions that are chosen, by name."""
@@ -276,7 +313,7 @@ def peers() -> None:
         )
 
 
-FUNCTIONS = {"test": test, "wheel": wheel, "check": check, "lock": lock, "peers": peers}
+FUNCTIONS = {"test": test, "wheel": wheel, "release": release, "check": check, "lock": lock, "peers": peers}
 
 
 def do(task: str, *words: str) -> None:
