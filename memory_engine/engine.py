@@ -8,13 +8,10 @@ from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from memory_engine.administration.handle import AdministeredStore, finish_quietly, verify_threads
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import (
-    PathLike,
     checked_call,
-    checked_file,
     checked_function,
     checked_limit,
     checked_list,
@@ -31,13 +28,16 @@ from memory_engine.core.ids import check_identifier
 from memory_engine.core.lazy import lazy_module, lazy_modules
 from memory_engine.core.records import EventLike, Receipt, RecordedEvent
 from memory_engine.core.threads import CompactionPolicy, ThreadInfo, as_metadata, check_metadata
-from memory_engine.errors import InvalidArgument, InvalidSearch
+from memory_engine.errors import InvalidArgument, InvalidSearch, MemoryEngineError
+from memory_engine.moved import OldEngineNames
 from memory_engine.recall.service import Recall, asked
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.delivery import Relay
+from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.scoped import (
+    ScopeHandle,
     ThreadScopes,
     check_one_tenant,
     create_thread,
@@ -47,26 +47,22 @@ from memory_engine.runtime.scoped import (
 )
 from memory_engine.runtime.threads import Observer, Observers, OpenThreads
 from memory_engine.scopes import Agent, Industry, Tenant, User
-from memory_engine.store.protocol import Store, StoreStats, ThreadFilter
-from memory_engine.store.reader import LogReader
+from memory_engine.store.protocol import StoreStats, ThreadFilter
 from memory_engine.thread import Thread
 
 if TYPE_CHECKING:
-    from memory_engine.administration import erasing, holds, retention, store_copy
+    from memory_engine.administration import erasing, of_store, store_copy
     from memory_engine.compaction.hooks import UpcomingCompaction
     from memory_engine.projections import follower
     from memory_engine.recall.hits import Found
     from memory_engine.replay import anchors, verify
-    from memory_engine.replay.anchors import Anchor, Contradicted
     from memory_engine.replay.divergence import VerifyReport
-    from memory_engine.replay.export import archive, redaction
+    from memory_engine.replay.export import archive
     from memory_engine.replay.verify import VerifyProgress
 else:
     follower = lazy_module("memory_engine.projections.follower")
     archive = lazy_module("memory_engine.replay.export.archive")
-    erasing, holds, retention, store_copy = lazy_modules(
-        "memory_engine.administration", "erasing holds retention store_copy"
-    )
+    erasing, of_store, store_copy = lazy_modules("memory_engine.administration", "erasing of_store store_copy")
     anchors, verify = lazy_modules("memory_engine.replay", "anchors verify")
 
 _log = logging.getLogger("memory_engine")
@@ -74,12 +70,13 @@ _log = logging.getLogger("memory_engine")
 BeforeCompaction: TypeAlias = "Callable[[Thread, UpcomingCompaction], Awaitable[str | None] | str | None]"
 
 
-class Engine(AdministeredStore):
+class Engine(OldEngineNames):
     """Dispatches events to threads and derives what people and models see. Open one with `memory_engine.open`."""
 
     def __init__(self, kernel: Kernel, models: AsyncExitStack | None = None, place: str = "") -> None:
         """`models` are closed with the engine, after the store. `place` is the name the engine gives itself."""
-        super().__init__(kernel, place)
+        self._kernel = kernel
+        self._place = place
         self._models = models or AsyncExitStack()
         self._is_started = False
         self._close_task: asyncio.Task[None] | None = None
@@ -93,10 +90,10 @@ class Engine(AdministeredStore):
         self._is_started = True
         if self.config.read_only:
             return self
-        if any(p.mode == "async" for p in self.kernel.projections):
-            self.kernel.tasks.spawn(self.kernel[follower.ProjectionWorker].run(), until_close=True)
-        self.kernel.tasks.spawn(self.kernel[Relay].recover())
-        self.kernel.tasks.spawn(finish_quietly(self.kernel))
+        if any(p.mode == "async" for p in self._kernel.projections):
+            self._kernel.tasks.spawn(self._kernel[follower.ProjectionWorker].run(), until_close=True)
+        self._kernel.tasks.spawn(self._kernel[Relay].recover())
+        self._kernel.tasks.spawn(_finish_quietly(self._kernel))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -113,49 +110,48 @@ class Engine(AdministeredStore):
         An engine that you never close leaves its file as after a crash, with every acknowledged event in it. Raises
         `WrongEventLoop` while the event loop that it lives on runs; once that has ended, close it on any other.
         """
-        if self.kernel.home.leave_behind():
+        if self._kernel.home.leave_behind():
             self._close_task = None
         if self._close_task is None:
-            self.kernel.tasks.closing = True
-            self.kernel[Observers].close()
+            self._kernel.tasks.closing = True
+            self._kernel[Observers].close()
             self._close_task = asyncio.get_running_loop().create_task(self._close())
         await finished(self._close_task)
 
     async def _close(self) -> None:
-        tasks, threads = self.kernel.tasks, self.kernel[OpenThreads]
+        tasks, threads = self._kernel.tasks, self._kernel[OpenThreads]
         async with self._models:
             await tasks.end(threads.release_paused)
             await threads.close()
             tasks.closed = True
             await tasks.wait()
-            await self.store.close()
+            await self._kernel.store.close()
 
     # its parts
 
     @property
     def config(self) -> EngineConfig:
         """The configuration that the engine was opened with."""
-        return self.kernel.config
-
-    @property
-    def store(self) -> Store:
-        """The store behind the engine."""
-        return self.kernel.store
-
-    @property
-    def reader(self) -> LogReader:
-        """Reads the logs, decoded."""
-        return self.kernel.reader
+        return self._kernel.config
 
     @property
     def events(self) -> EventRegistry:
         """The event types that the engine knows."""
-        return self.kernel.events
+        return self._kernel.events
 
     @property
-    def recall(self) -> Recall:
-        """The parts that search the engine's threads."""
-        return self.kernel[Recall]
+    def admin(self) -> "of_store.StoreAdmin":
+        """Acts on the whole store: `backup`, `rekey`, `retain`, `holds`, `acts`, `anchors` and so on."""
+        return of_store.StoreAdmin(self._kernel, self._place)
+
+    @property
+    def transfer(self) -> "of_store.Transfer":
+        """Logs and memories that come from files and go to files: `import_log`, `import_memories` and so on."""
+        return of_store.Transfer(self._kernel)
+
+    @property
+    def _recall(self) -> Recall:
+        return self._kernel[Recall]
 
     # threads
 
@@ -180,10 +176,10 @@ class Engine(AdministeredStore):
         reuse the id of a deleted thread. Raises `ScopeRequired` under `EngineConfig.scopes_required`.
         """
         scopes = ThreadScopes(kind, user_id, tenant_id, agent_id, parent_id)
-        thread_id = self.kernel.new_id() if thread_id in ("", None) else thread_id
-        record = new_record(self.kernel, thread_id, scopes, metadata, policy)
-        await create_thread(self.kernel, record, seeded(initial_chunks))
-        return Thread(self.kernel, record.id)
+        thread_id = self._kernel.new_id() if thread_id in ("", None) else thread_id
+        record = new_record(self._kernel, thread_id, scopes, metadata, policy)
+        await create_thread(self._kernel, record, seeded(initial_chunks))
+        return Thread(ThreadHandle(self._kernel, record.id))
 
     async def open_thread(  # noqa: PLR0913 - scopes are keywords of the public face
         self,
@@ -204,9 +200,9 @@ class Engine(AdministeredStore):
         own metadata, policy and chunks, and yours apply only to a new thread. Raises what `create_thread` raises.
         """
         scopes = ThreadScopes(kind, user_id, tenant_id, agent_id, parent_id)
-        record = new_record(self.kernel, thread_id, scopes, metadata, policy)
-        await open_thread(self.kernel, record, seeded(initial_chunks))
-        return Thread(self.kernel, record.id)
+        record = new_record(self._kernel, thread_id, scopes, metadata, policy)
+        await open_thread(self._kernel, record, seeded(initial_chunks))
+        return Thread(ThreadHandle(self._kernel, record.id))
 
     def thread(self, thread_id: str) -> Thread:
         """A handle to a thread, whoever's it is. The first call on it raises `ThreadNotFound` if there is none.
@@ -214,26 +210,26 @@ class Engine(AdministeredStore):
         It asks for no scopes, not even under `EngineConfig.scopes_required`: name only ids that your own program
         chose. For an id that a client sent, use `open_thread` with that client's scopes.
         """
-        return Thread(self.kernel, checked_text("thread_id", thread_id))
+        return Thread(ThreadHandle(self._kernel, checked_text("thread_id", thread_id)))
 
     def user(self, user_id: str, *, tenant_id: str = "") -> User:
         """A user's own thread: preferences, playbooks, memory. Its first event creates it.
 
         The same id in two tenants means two users. Raises `InvalidIdentifier`.
         """
-        return User(self.kernel, "user", user_id, tenant_id)
+        return User(ScopeHandle(self._kernel, "user", user_id, tenant_id))
 
     def tenant(self, tenant_id: str) -> Tenant:
         """A tenant's own thread: `agent.md`, memory. Raises `InvalidIdentifier`."""
-        return Tenant(self.kernel, "tenant", tenant_id)
+        return Tenant(ScopeHandle(self._kernel, "tenant", tenant_id))
 
     def agent(self, agent_id: str, *, tenant_id: str = "") -> Agent:
         """An agent's own thread: its memory, and its grants to other agents. Raises `InvalidIdentifier`."""
-        return Agent(self.kernel, "agent", agent_id, tenant_id)
+        return Agent(ScopeHandle(self._kernel, "agent", agent_id, tenant_id))
 
     def industry(self, name: str) -> Industry:
         """An industry's own thread: the patterns that its tenants share. Raises `InvalidIdentifier`."""
-        return Industry(self.kernel, "industry", name)
+        return Industry(ScopeHandle(self._kernel, "industry", name))
 
     async def threads(  # noqa: PLR0913 - scopes are keywords of the public face
         self,
@@ -281,7 +277,7 @@ class Engine(AdministeredStore):
             after=None if after is None else checked_text("after", after),
             after_us=after_us,
         )
-        found = await self.store.listed(where)
+        found = await self._kernel.store.listed(where)
         return await aside(lambda: [ThreadInfo.of(*one) for one in found], items=len(found))
 
     # events
@@ -319,27 +315,27 @@ class Engine(AdministeredStore):
         return await self.thread(thread_id).dispatch_all(events, expected_seq=expected_seq)
 
     async def is_blocked(self, thread_id: str) -> bool:
-        """Whether events of a thread are waiting. See `Thread.is_blocked`."""
-        return await self.thread(thread_id).is_blocked()
+        """Whether events of a thread are waiting. See `Admin.is_blocked`."""
+        return await self.thread(thread_id).admin.is_blocked()
 
     async def blocking_reason(self, thread_id: str) -> BlockingReason | None:
-        """Why events of a thread are waiting, or `None`. See `Thread.blocking_reason`."""
-        return await self.thread(thread_id).blocking_reason()
+        """Why events of a thread are waiting, or `None`. See `Admin.blocking_reason`."""
+        return await self.thread(thread_id).admin.blocking_reason()
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` after each commit of this engine; returns a function that stops it. Its errors are logged."""
-        return self.kernel[Observers].add(checked_function("observer", observer))
+        return self._kernel[Observers].add(checked_function("observer", observer))
 
     def register_compactor(self, compactor: Compactor) -> None:
         """Ask this compactor before all others."""
-        self.kernel[CompactionService].register(compactor)
+        self._kernel[CompactionService].register(compactor)
 
     def before_compaction(self, hook: BeforeCompaction) -> Callable[[], None]:
         """Call `hook(thread, upcoming)` before each compaction and each redo; returns a function that stops it.
 
         It may dispatch. A text that it returns joins the instructions. `compaction_started` notes failures.
         """
-        return self.kernel[CompactionService].hooks.add(checked_function("hook", hook), self.thread)
+        return self._kernel[CompactionService].hooks.add(checked_function("hook", hook), self.thread)
 
     # the whole store
 
@@ -376,19 +372,19 @@ class Engine(AdministeredStore):
         if thread_ids is not None and (kind or user_id or agent_id or tenant_id):
             raise InvalidSearch("thread_ids", list(thread_ids), "name threads, or what they are to match, not both")
         where = ThreadFilter(kind=kind, user_id=user_id, agent_id=agent_id, tenant_id=tenant_id)
-        return await self.recall.search_store(wanted, thread_ids, where)
+        return await self._recall.search_store(wanted, thread_ids, where)
 
     async def stats(self) -> StoreStats:
         """Totals over the store."""
-        return await self.store.stats()
+        return await self._kernel.store.stats()
 
     async def flush(self) -> None:
         """Make all acknowledged events survive a power failure, under any `durability`."""
-        await self.store.flush()
+        await self._kernel.store.flush()
 
     async def settle(self) -> None:
         """Wait until no compaction is running and asynchronous projections and vectors are up to date."""
-        kernel = self.kernel
+        kernel = self._kernel
         await kernel[Relay].recover()
         await kernel[Relay].settle()
         for runtime in kernel[OpenThreads].all():
@@ -396,7 +392,7 @@ class Engine(AdministeredStore):
             for projection in kernel.projections:
                 if projection.mode == "async":
                     await kernel[follower.ProjectionWorker].catch_up(projection, runtime.id)
-        await self.recall.settle()
+        await self._recall.settle()
 
     # looking back
 
@@ -410,9 +406,9 @@ class Engine(AdministeredStore):
         checked_call("progress", progress)
         if thread_ids is None:
             every = [info.id for info in await self.threads()]
-            return await verify_threads(self.kernel, every, progress, may_go=True)
+            return await of_store.verify_threads(self._kernel, every, progress, may_go=True)
         thread_ids = checked_list("thread_ids", thread_ids, str, each="ids of threads")
-        return await verify_threads(self.kernel, thread_ids, progress)
+        return await of_store.verify_threads(self._kernel, thread_ids, progress)
 
     async def copy_to(
         self, target: "Engine", progress: "store_copy.CopyProgress | None" = None
@@ -429,35 +425,7 @@ class Engine(AdministeredStore):
         """
         checked_type("target", target, Engine, give="the engine of another store")
         await imported(store_copy)
-        return await store_copy.copy_store(self.kernel, target.kernel, checked_call("progress", progress))
-
-    async def export_all(
-        self,
-        folder: PathLike,
-        *,
-        redaction: "redaction.Redaction | None" = None,
-        progress: "archive.FolderProgress | None" = None,
-    ) -> "archive.StoreExport":
-        """Write every thread's log to a new folder: one file each (see `Replay.export`), and a list with digests.
-
-        The list is written last: a folder without it is incomplete. Raises `FileExistsError` unless the folder is new
-        or empty, and `FileFailed` for a disk that is full.
-        """
-        return await archive.export_all(
-            self.kernel, checked_file("folder", folder), redaction=redaction, progress=progress
-        )
-
-    async def anchors(self) -> "list[Anchor]":
-        """An anchor of each thread's head, in order of creation."""
-        return [await self.thread(info.id).anchor() for info in await self.threads()]
-
-    async def check_anchors(self, anchored: "Sequence[Anchor]") -> "list[Contradicted]":
-        """The anchors that the logs here contradict: a different hash at that seq, or no such thread.
-
-        Each one's `why` says if a recorded act has deleted its thread since, and if another thread has its id now.
-        """
-        checked = checked_list("anchored", anchored, anchors.Anchor, each="anchors")
-        return await anchors.check_anchors(self.kernel, checked)
+        return await store_copy.copy_store(self._kernel, target._kernel, checked_call("progress", progress))
 
     async def correlated(
         self, correlation_id: str, *, tenant_id: str = "", limit: int | None = None
@@ -470,5 +438,19 @@ class Engine(AdministeredStore):
         """
         check_one_tenant(tenant_id)
         wanted = checked_text("correlation_id", correlation_id)
-        found = await self.store.correlated(wanted, limit=checked_limit(limit), tenant_id=tenant_id)
-        return [self.reader.decode(thread_id, stored) for thread_id, stored in found]
+        found = await self._kernel.store.correlated(wanted, limit=checked_limit(limit), tenant_id=tenant_id)
+        return [self._kernel.reader.decode(thread_id, stored) for thread_id, stored in found]
+
+
+def kernel_of(engine: Engine) -> Kernel:
+    """The kernel that an engine holds: what adapters and commands are made of."""
+    return engine._kernel
+
+
+async def _finish_quietly(kernel: Kernel) -> None:
+    """Continue unfinished acts; errors are logged. Does not keep an otherwise unused engine alive."""
+    try:
+        if await kernel.store.acts(pending=True):
+            await erasing.finish_acts(kernel)
+    except MemoryEngineError as error:
+        _log.warning("%s", error)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import Receipt
+from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.protocol import ThreadFilter
@@ -29,8 +30,25 @@ else:
     agent_md = lazy_module("memory_engine.views.promotion.agent_md")
 
 
-class Scope(ScopeHandle, Thread):
+class Scope(Thread):
     """A thread that its first event creates; until then its views are empty."""
+
+    def __init__(self, handle: ScopeHandle) -> None:
+        super().__init__(handle)
+        self.scope_id = handle.scope_id
+        self.tenant_id = handle.tenant_id
+        self._scope = handle
+
+    def __repr__(self) -> str:
+        tenant = f", tenant_id={self.tenant_id!r}" if self.tenant_id else ""
+        return f"{type(self).__name__}({self.scope_id!r}{tenant})"
+
+    async def exists(self) -> bool:
+        """Whether anything was dispatched here, including facts on their way from other threads.
+
+        Raises `WrongThreadKind` for a thread created under this id by hand.
+        """
+        return await self._scope.exists()
 
 
 class User(Scope):
@@ -39,7 +57,7 @@ class User(Scope):
     @property
     def preferences(self) -> "preferences.Preferences":
         """Values and rules that change how agents behave towards this user."""
-        return preferences.Preferences(self)
+        return preferences.Preferences(self._handle)
 
     async def erase_all(self, *, by: str = "", reason: str = "", dry_run: bool = False) -> "erasing.ErasureReport":
         """Destroy everything of this user: this thread, all conversations, and what they became in other threads.
@@ -47,12 +65,12 @@ class User(Scope):
         See `Admin.erase`. Raises `ThreadHasForks` for a fork that belongs to someone else.
         """
         where = ThreadFilter(user_id=self.scope_id, tenant_id=self.tenant_id)
-        return await _erase_all(self, where, by, reason, dry_run=dry_run)
+        return await _erase_all(self._handle, where, by, reason, dry_run=dry_run)
 
     @property
     def playbooks(self) -> "playbooks.Playbooks":
         """The flows that went well, for reuse."""
-        return playbooks.Playbooks(self)
+        return playbooks.Playbooks(self._handle)
 
 
 class Tenant(Scope):
@@ -63,22 +81,22 @@ class Tenant(Scope):
 
         See `Admin.erase`.
         """
-        return await _erase_all(self, ThreadFilter(tenant_id=self.scope_id), by, reason, dry_run=dry_run)
+        return await _erase_all(self._handle, ThreadFilter(tenant_id=self.scope_id), by, reason, dry_run=dry_run)
 
     @property
     def agent_md(self) -> "agent_md.AgentMd":
         """The tenant's `agent.md`."""
-        return agent_md.AgentMd(self)
+        return agent_md.AgentMd(self._handle)
 
     @property
     def patterns(self) -> "patterns.Patterns":
         """The patterns that this tenant shares with others in its industries, and those that they share."""
-        return patterns.Patterns(self)
+        return patterns.Patterns(self._scope)
 
     @property
     def documents(self) -> "documents.Documents":
         """The organisation's documents: papers, mails, chats, transcripts of calls."""
-        return documents.Documents(self)
+        return documents.Documents(self._scope)
 
 
 class Industry(Scope):
@@ -93,23 +111,25 @@ class Agent(Scope):
 
         This grant replaces earlier ones to that agent.
         """
-        return await shared_memory.share_with(self, agent_id, layers, write=write)
+        return await shared_memory.share_with(self._scope, agent_id, layers, write=write)
 
     async def revoke(self, agent_id: str, *, reason: str = "") -> Receipt:
         """End the grant to an agent immediately."""
-        return await shared_memory.revoke(self, agent_id, reason)
+        return await shared_memory.revoke(self._scope, agent_id, reason)
 
     async def grants(self, *, at: int | None = None) -> "list[shared_memory.Grant]":
         """This agent's grants of its memory to others."""
-        return await shared_memory.grants_of(self, at)
+        return await shared_memory.grants_of(self._scope, at)
 
     def shared(self, agent_id: str) -> "shared_memory.SharedMemory":
         """The memory of another agent of this tenant, as far as it grants access to this one."""
-        return shared_memory.SharedMemory(self, ScopeHandle(self.kernel, "agent", agent_id, self.tenant_id))
+        return shared_memory.SharedMemory(
+            self._scope, ScopeHandle(self._scope.kernel, "agent", agent_id, self.tenant_id)
+        )
 
 
 async def _erase_all(
-    scope: Scope, where: ThreadFilter, by: str, reason: str, *, dry_run: bool
+    scope: ThreadHandle, where: ThreadFilter, by: str, reason: str, *, dry_run: bool
 ) -> "erasing.ErasureReport":
     scope.check_present("erasing")
     for arrive in scope.kernel[OpenThreads].before_scopes:

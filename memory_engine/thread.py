@@ -1,74 +1,118 @@
-"""The handle to one thread: the object that users hold."""
+"""The public face of one thread: the object that users hold."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast, overload
 
-from memory_engine.administration.handle import Grouped
 from memory_engine.compaction.base import chunk_ids_of
 from memory_engine.compaction.service import CompactionService
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
-from memory_engine.core.arguments import checked_call, checked_text
+from memory_engine.core.arguments import checked_text
 from memory_engine.core.aside import imported
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded, ThreadCleared
 from memory_engine.core.lazy import lazy_module, lazy_modules
-from memory_engine.core.records import Receipt
-from memory_engine.core.threads import CompactionPolicy, as_metadata
+from memory_engine.core.records import EventLike, Receipt, RecordedEvent
+from memory_engine.core.state import State
+from memory_engine.core.threads import ThreadInfo, as_metadata
 from memory_engine.errors import UnknownChunk
-from memory_engine.recall.service import Recall, search_thread
-from memory_engine.runtime.delivery import Relay
-from memory_engine.runtime.handle import PastHandle
-from memory_engine.runtime.queue import BlockingReason
-from memory_engine.store.reader import MomentLike, seq_of
+from memory_engine.moved import OldThreadNames
+from memory_engine.recall.service import search_thread
+from memory_engine.runtime.config import POLL_S
+from memory_engine.runtime.handle import PastHandle, ThreadHandle
+from memory_engine.store.reader import MomentLike
 
 if TYPE_CHECKING:
-    from memory_engine.administration import of_thread
-    from memory_engine.compaction import listing, undo
-    from memory_engine.compaction.base import Compactor
+    from memory_engine.administration import compactions, of_thread
     from memory_engine.compaction.protocol import CompactionReport
     from memory_engine.context import thread_context
     from memory_engine.context.context import Context
     from memory_engine.formats.detection import Format
     from memory_engine.recall.hits import Found
-    from memory_engine.recall.index import IndexProgress
     from memory_engine.runtime import life
     from memory_engine.runtime import messages as provider_messages
     from memory_engine.runtime import recording as recordings
-    from memory_engine.views import report as reports
+    from memory_engine.views import of_thread as views
     from memory_engine.views.brief import view as briefs
     from memory_engine.views.conversation import view as conversation
-    from memory_engine.views.layers import offloads
     from memory_engine.views.layers import view as layers
     from memory_engine.views.memory_files import view as memory_files
-    from memory_engine.views.playbooks import flows
     from memory_engine.views.promotion import view as promotion
     from memory_engine.views.scratchpad import view as scratchpad
     from memory_engine.views.screen import view as screen
     from memory_engine.views.tool_cache import view as tool_cache
 else:
-    of_thread = lazy_module("memory_engine.administration.of_thread")
+    compactions, of_thread = lazy_modules("memory_engine.administration", "compactions of_thread")
     thread_context = lazy_module("memory_engine.context.thread_context")
+    views = lazy_module("memory_engine.views.of_thread")
     briefs = lazy_module("memory_engine.views.brief.view")
     conversation = lazy_module("memory_engine.views.conversation.view")
+    layers = lazy_module("memory_engine.views.layers.view")
     memory_files = lazy_module("memory_engine.views.memory_files.view")
-    flows = lazy_module("memory_engine.views.playbooks.flows")
     promotion = lazy_module("memory_engine.views.promotion.view")
-    reports = lazy_module("memory_engine.views.report")
     scratchpad = lazy_module("memory_engine.views.scratchpad.view")
     screen = lazy_module("memory_engine.views.screen.view")
     tool_cache = lazy_module("memory_engine.views.tool_cache.view")
-    listing, undo = lazy_modules("memory_engine.compaction", "listing undo")
     life, provider_messages, recordings = lazy_modules("memory_engine.runtime", "life messages recording")
-    offloads, layers = lazy_modules("memory_engine.views.layers", "offloads view")
 
 V = TypeVar("V")
 
 
-class Thread(Grouped):
-    """One ordered log with its own queue and state. A handle costs nothing; create one at any time."""
+class Thread(OldThreadNames):
+    """One ordered log with its own queue and state. It costs nothing; create one at any time.
 
-    # messages of model providers
+    The verbs of an agent's loop are here; the others are in groups: `compaction`, `views`, `replay`, `admin`. The first
+    call raises `ThreadNotFound` if the thread does not exist. A method with `at`, a moment (see `at`), reads the thread
+    as of then.
+    """
+
+    def __init__(self, handle: ThreadHandle) -> None:
+        self.id = handle.id
+        self._handle = handle
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r})"
+
+    # events
+
+    async def dispatch(  # noqa: PLR0913 - what an envelope holds, by keyword
+        self,
+        event: EventLike,
+        *,
+        event_id: str = "",
+        occurred_at: datetime | None = None,
+        causation_id: str = "",
+        correlation_id: str = "",
+        expected_seq: int | None = None,
+    ) -> Receipt:
+        """Append one event; returns when it is durable. A mapping with a `type` is one: `{"type": "user_message", …}`.
+
+        With your own `event_id`, dispatching again returns the first receipt. With `expected_seq` the event is appended
+        only if the thread holds nothing after it, else `Conflict` names the head: read again what you changed, then
+        dispatch again. Pass the seq of the head, or of any event after which you have read the thread; 0 means no
+        events. The engine's own events (a compaction, a pause, delivered facts) change nothing that you hold
+        and never conflict; everything else does, whoever dispatched it.
+
+        Raises `InvalidEvent`, `EventTooLarge`, `UnknownEventClass`, `ThreadNotFound`, `ThreadClosed`, `EventRefused`
+        for an event that does not fit the state, `ReducerError`, `IdempotencyConflict`, `QueueFull`, `PastIsReadOnly`,
+        `WrongEventLoop`, or a `StorageError`; then nothing was written.
+        """
+        return await self._handle.dispatch(
+            event,
+            event_id=event_id,
+            occurred_at=occurred_at,
+            causation_id=causation_id,
+            correlation_id=correlation_id,
+            expected_seq=expected_seq,
+        )
+
+    async def dispatch_all(
+        self, events: Sequence[EventLike], *, expected_seq: int | None = None
+    ) -> tuple[Receipt, ...]:
+        """Append events in order, all or none (events already recorded, by id, count as appended).
+
+        `expected_seq` works as in `dispatch`. Raises what `dispatch` raises.
+        """
+        return await self._handle.dispatch_all(events, expected_seq=expected_seq)
 
     async def record(
         self, messages: object, *, format: "Format | None" = None, new_only: bool = False
@@ -81,7 +125,7 @@ class Thread(Grouped):
         conversation so far, or its end: messages that the thread holds are skipped. Raises as `dispatch_all`, and
         `InvalidMessage` for what is no message, `NotContinued` for a list that does not clearly continue the thread.
         """
-        return await provider_messages.record(self, messages, format=format, new_only=new_only)
+        return await provider_messages.record(self._handle, messages, format=format, new_only=new_only)
 
     def recording(self, format: "Format | None" = None) -> "recordings.Recording":
         """Record a response while it streams in: `async with thread.recording() as turn: turn.feed(chunk)`.
@@ -90,9 +134,42 @@ class Thread(Grouped):
         with `interrupted` set in its text; its calls wait for no result. `turn.text` is the text so far;
         `turn.receipts` and `turn.calls` are there at the end.
         """
-        return recordings.Recording(self, format)
+        return recordings.Recording(self._handle, format)
 
-    # context and search
+    async def events(self, *, after: int = 0, upto: int | None = None) -> AsyncIterator[RecordedEvent]:
+        """The log: events with `after` < seq <= `upto` (default: the last), in order."""
+        async for event in self._handle.events(after=after, upto=upto):
+            yield event
+
+    def follow(
+        self, *, after: MomentLike | None = 0, poll_s: tuple[float, float] = POLL_S
+    ) -> AsyncIterator[RecordedEvent]:
+        """The log and every new event, from other processes too: each event once, in order, without end.
+
+        `after` is a moment (see `Thread.at`; `None`: the last event, so you get only new ones). Events from this engine
+        come at once; for others the store is polled after `poll_s[0]` seconds, then less and less often, down to every
+        `poll_s[1]`. Waits for a scope's thread that does not exist yet.
+
+        You can stop or cancel at any time, also with a timeout around `anext`: it continues where it was, and holds
+        nothing between two events. To continue in another process, keep the `seq` of the last event you took, and
+        follow after it. It ends only with an error: `EngineClosed` when the engine closes, `ThreadNotFound` when the
+        thread is deleted, `IntegrityError` if the log is broken. Raises `InvalidArgument` and `PastIsReadOnly` at once,
+        `SeqNotInLog` and `EventNotFound` with the first event.
+        """
+        return self._handle.follow(after=after, poll_s=poll_s)
+
+    # state, context and search
+
+    async def info(self) -> ThreadInfo:
+        """The thread's record and head, or its head as of then. Record and status are always today's."""
+        return await self._handle.info()
+
+    async def state(self, *, at: MomentLike | None = None) -> State:
+        """The state after the last event, or as of an earlier moment, without what was forgotten since.
+
+        Shows commits of other processes within `EngineConfig.follow_s`. Raises `SeqNotInLog`, `EventNotFound`.
+        """
+        return await self._handle.state(at=at)
 
     async def context(  # noqa: PLR0913 - what it is asked for with, by keyword
         self,
@@ -119,7 +196,14 @@ class Thread(Grouped):
         """
         await imported(thread_context)
         return await thread_context.thread_context(
-            self, max_tokens, at=at, query=query, policy=policy, recall_from=recall_from, tools=tools, reserve=reserve
+            self._handle,
+            max_tokens,
+            at=at,
+            query=query,
+            policy=policy,
+            recall_from=_handles_of(recall_from),
+            tools=tools,
+            reserve=reserve,
         )
 
     async def search(  # noqa: PLR0913 - what narrows a search, by keyword
@@ -146,86 +230,59 @@ class Thread(Grouped):
         event at `at`.
         """
         return await search_thread(
-            self, query, limit=limit, kinds=kinds, at=at, as_of=as_of, since=since, until=until, explain=explain
+            self._handle, query, limit=limit, kinds=kinds, at=at, as_of=as_of, since=since, until=until, explain=explain
         )
 
-    async def prepare_search(self, progress: "IndexProgress | None" = None) -> None:
-        """Bring the index and, if there is an embedder, all vectors up to date before a first search.
-
-        `progress` is called with how much is done and the total. Raises `ModelError`.
-        """
-        checked_call("progress", progress)
-        if await self.exists():
-            await self.kernel[Recall].prepare(self.id, progress)
-
     # views
-
-    def of(self, view: "Callable[[Thread], V]") -> V:
-        """Your own view, a class that takes a handle: `thread.of(Highlights)` is `Highlights(thread)`."""
-        return view(self)
 
     @property
     def brief(self) -> "briefs.BriefView":
         """What people said and still holds, word for word, and what is pinned."""
-        return briefs.BriefView(self)
+        return briefs.BriefView(self._handle)
 
     @property
     def scratchpad(self) -> "scratchpad.Scratchpad":
         """The scratchpad: snippets found by flows."""
-        return scratchpad.Scratchpad(self)
+        return scratchpad.Scratchpad(self._handle)
 
     @property
     def promotion(self) -> "promotion.Promotion":
         """Promotes snippets of the scratchpad to preferences and `agent.md`."""
-        return promotion.Promotion(self)
-
-    @property
-    def flows(self) -> "flows.Flows":
-        """The flows that ran, and the playbooks made from them."""
-        return flows.Flows(self)
+        return promotion.Promotion(self._handle)
 
     @property
     def conversation(self) -> "conversation.Conversation":
         """Exchanges, the summary, and the current cycle."""
-        return conversation.Conversation(self)
+        return conversation.Conversation(self._handle)
 
     @property
     def tool_cache(self) -> "tool_cache.ToolCache":
         """Tool results that later exchanges may use."""
-        return tool_cache.ToolCache(self)
+        return tool_cache.ToolCache(self._handle)
 
     @property
     def memory_files(self) -> "memory_files.MemoryFiles":
         """Named texts that an agent keeps, each with its history."""
-        return memory_files.MemoryFiles(self)
+        return memory_files.MemoryFiles(self._handle)
 
     @property
     def screen(self) -> "screen.Screen":
         """The screen that the person is looking at."""
-        return screen.Screen(self)
+        return screen.Screen(self._handle)
 
     @property
     def memory(self) -> "layers.Memory":
         """Working, episodic, semantic and procedural memory."""
-        return layers.Memory(self)
-
-    async def report(self, *, at: int | None = None) -> "reports.Report":
-        """A report for people: memory, cached results, and the agent's messages. `at`: as of an earlier seq."""
-        await imported(reports)
-        return await reports.memory_report(self, at=await self.upto(at))
+        return layers.Memory(self._handle)
 
     # memory
     async def pin(self, text: str | Chunk, *, by_agent: bool = False, agent_id: str = "") -> Receipt:
         """Keep a text, or that of a chunk, in every context until it is unpinned (see `BriefView.pin`)."""
-        return await briefs.BriefView(self).pin(text, by_agent=by_agent, agent_id=agent_id)
+        return await briefs.BriefView(self._handle).pin(text, by_agent=by_agent, agent_id=agent_id)
 
     async def unpin(self, pin: "int | Receipt | briefs.BriefStatement", *, reason: str = "") -> Receipt:
         """Take a pin out of the brief (see `BriefView.unpin`)."""
-        return await briefs.BriefView(self).unpin(pin, reason=reason)
-
-    async def mark_critical(self, *chunk_ids: str) -> Receipt:
-        """Protect these chunks from compaction from now on. Raises `EventRefused` for one not in the state."""
-        return await self.dispatch(MemoryMarkCritical(chunk_ids=chunk_ids))
+        return await briefs.BriefView(self._handle).unpin(pin, reason=reason)
 
     async def forget(
         self,
@@ -241,50 +298,7 @@ class Thread(Grouped):
         `SeqNotInLog`, `UnknownChunk` for what the log does not hold. An error from one of those threads (such as
         `ThreadClosed` for an archived one) is raised at the end, when all is forgotten here and in the others.
         """
-        return await life.forget(self, chunk_ids=chunk_ids, event_ids=event_ids, seqs=seqs, reason=reason)
-
-    async def clear(self, reason: str = "") -> Receipt:
-        """Start over: from now on state, context, search and every view are those of a new thread.
-
-        The log keeps what came before: read it with `at`, which also shows what a context was made of then; `why` says
-        what cleared a chunk. Initial chunks and the session's instructions go too; give them again. What this thread
-        gave to others (promoted facts, shared memory) stays there: use `forget` for that. Metadata, scopes and policy
-        stay. A running compaction ends first, as for every event. Raises what `dispatch` raises.
-        """
-        return await self.dispatch(ThreadCleared(reason=reason))
-
-    async def delivered(self) -> None:
-        """Wait until the facts that this thread has for others (a promotion, a playbook) have arrived there."""
-        if self.as_of is None:
-            await self.kernel[Relay].deliver(self.id)
-
-    async def offload(self, *, min_chars: int = 20_000, keep_chars: int = 400) -> Receipt | None:
-        """Shorten chunks of `min_chars` characters or more to their beginning and a reference.
-
-        The log keeps them whole; read on with `open`. Returns `None` if there are no such chunks.
-        """
-        return await offloads.offload(self, min_chars=min_chars, keep_chars=keep_chars)
-
-    async def open(self, reference: str, *, start: int = 0, chars: int = 4_000) -> "offloads.Opened":
-        """A piece of the text of an off-loaded chunk (or any chunk), by id. Raises `UnknownChunk`."""
-        return await offloads.open_reference(self, reference, start=start, chars=chars)
-
-    # queue
-    async def is_blocked(self) -> bool:
-        """Whether events are waiting."""
-        return await self.blocking_reason() is not None
-
-    async def blocking_reason(self) -> BlockingReason | None:
-        """Why events are waiting, or `None`."""
-        return (await self.runtime()).queue.blocking_reason if self.as_of is None else None
-
-    async def pause(self, reason: str = "") -> Receipt:
-        """Make events wait from now on, across processes and restarts, until `resume`."""
-        return await life.pause(self, reason)
-
-    async def resume(self, reason: str = "") -> Receipt:
-        """Continue after `pause`: take the events that waited, in order."""
-        return await self.dispatch(ExecutionResume(content=reason))
+        return await life.forget(self._handle, chunk_ids=chunk_ids, event_ids=event_ids, seqs=seqs, reason=reason)
 
     # compaction
 
@@ -294,96 +308,26 @@ class Thread(Grouped):
         `focus` says in words what this summary should keep in detail; it takes nothing away from what a summary must
         hold, and gives it no more room. Raises `NothingToCompact`, or `CompactorFailed` with the originals in place.
         """
-        self.check_present("compaction")
-        self.kernel.check_writable("a compaction")  # before a model is asked
-        runtime = await self.runtime()
+        handle = self._handle
+        handle.check_present("compaction")
+        handle.kernel.check_writable("a compaction")  # before a model is asked
+        runtime = await handle.runtime()
         wanted = None if chunk_ids is None else chunk_ids_of(chunk_ids)
         for chunk_id in wanted or ():
             if runtime.state.get(chunk_id) is None:
                 raise UnknownChunk("compact", chunk_id)
-        return await self.kernel[CompactionService].compact(runtime, wanted, focus=checked_text("focus", focus))
-
-    async def settle(self) -> None:
-        """Wait for a running compaction."""
-        if self.as_of is None:
-            await self.kernel[CompactionService].settle(await self.runtime())
-
-    async def originals(self, chunk_id: str) -> list[Chunk]:
-        """The originals behind a summary, through any number of compactions, in order.
-
-        Leaves out forgotten ones. Raises `UnknownChunk`, `ForgottenChunk`.
-        """
-        reader = self.kernel.reader
-        found = await reader.originals(self.id, await self.chunk(chunk_id))
-        shown = await reader.shown(self.id, [chunk.id for chunk in found])
-        return list(shown.values())
-
-    async def compactions(self) -> "listing.CompactionHistory":
-        """The compactions of this thread in the order in which they began, and the one that is due, if any.
-
-        Tries that failed or were abandoned are among them, with the reason; of the others, whether their summaries
-        still stand, and which event took them. Reads the log from the first compaction on.
-        """
-        return await listing.compactions(self)
-
-    async def undo_compaction(self, compaction: str = "", *, reason: str = "") -> Receipt:
-        """Put the originals back in place of a compaction's summaries: by its id, a summary's id, or the latest.
-
-        Chunks forgotten since stay forgotten. Raises `CompactionNotLive` if later compactions cover it.
-        """
-        self.check_present("undoing")
-        await imported(undo)
-        return await undo.undo_compaction(self, compaction, reason=reason)
-
-    async def redo_compaction(
-        self, compaction: str = "", *, compactor: "Compactor | None" = None
-    ) -> "CompactionReport":
-        """Compact the originals of a compaction again, never its summary, whether it was undone or not.
-
-        With `compactor`, only that one does it. Raises `CompactionNotLive`, and what `compact` raises.
-        """
-        self.check_present("compaction")
-        await imported(undo)
-        return await undo.redo_compaction(self, compaction, compactor=compactor)
+        return await handle.kernel[CompactionService].compact(runtime, wanted, focus=checked_text("focus", focus))
 
     # life
     async def fork(
         self, at: int | None = None, *, thread_id: str = "", metadata: Mapping[str, str] | None = None
     ) -> "Thread":
         """A thread that shares this one's past up to `at` (default: the head) and continues separately from there."""
-        seq = await self.upto(at)
-        seq = await self.last_seq() if seq is None else seq
-        return Thread(self.kernel, await life.fork(self, seq, thread_id=thread_id, metadata=as_metadata(metadata)))
-
-    async def end_session(self, reason: str = "") -> Receipt:
-        """End the session: EPHEMERAL chunks are removed."""
-        return await self.dispatch(SessionEnded(content=reason))
-
-    async def update(
-        self,
-        *,
-        metadata: Mapping[str, str | None] | None = None,
-        policy: "CompactionPolicy | Literal['default'] | None" = None,
-    ) -> Receipt:
-        """Change the thread's metadata or its compaction policy, by a recorded event.
-
-        Metadata keys that you give are set, those with `None` are removed, and all others stay, so concurrent changes
-        to different keys all apply. A policy is replaced whole; `"default"` restores the engine's. Raises
-        `InvalidIdentifier`, `InvalidArgument`, `InvalidPolicy`, and what `dispatch` raises.
-        """
-        return await life.update(self, as_metadata(metadata), policy)
-
-    # looking back, and administration
-
-    @property
-    def replay(self) -> "of_thread.Replay[Past]":
-        """Looks back: `verify`, `diff`, `why`, `bisect`, `ledger`, `what_if`, `export`, `rebuild`, `rereduce`."""
-        return of_thread.Replay(self)
-
-    @property
-    def admin(self) -> "of_thread.Admin":
-        """Acts on the thread as a whole: `archive`, `erase`, `delete`, `hold`, `release`."""
-        return of_thread.Admin(self)
+        handle = self._handle
+        seq = await handle.upto(at)
+        seq = await handle.last_seq() if seq is None else seq
+        forked = await life.fork(handle, seq, thread_id=thread_id, metadata=as_metadata(metadata))
+        return Thread(ThreadHandle(handle.kernel, forked))
 
     async def at(self, moment: MomentLike) -> "Past":
         """The thread as it was: state, context and every view, read-only.
@@ -391,12 +335,73 @@ class Thread(Grouped):
         A moment is a seq (0: before the first event), an event's id, or a time with a zone, which means after the last
         event recorded at or before it. Raises `SeqNotInLog`, `EventNotFound`.
         """
-        return Past(self.kernel, self.id, await seq_of(self.kernel.store, self.id, moment))
+        return Past(await self._handle.at(moment))
+
+    def _view_of_thread(self, view: "Callable[[Thread], V]") -> V:
+        return view(self)  # as `of` made them, before there were handles to give
+
+    # groups
+
+    @property
+    def compaction(self) -> "compactions.ThreadCompactions":
+        """What became of compactions: `history`, `undo`, `redo`, `originals`; and what is kept from them."""
+        return compactions.ThreadCompactions(self._handle)
+
+    @property
+    def views(self) -> "views.Views":
+        """Your own views (`of`, `rows`), the rows of any by its name (`read`), `flows`, and a `report`."""
+        return views.Views(self._handle)
+
+    @property
+    def replay(self) -> "of_thread.Replay[Past]":
+        """Looks back: `verify`, `diff`, `why`, `bisect`, `ledger`, `what_if`, `export`, `rebuild`, `rereduce`."""
+        return of_thread.Replay(self._handle, Past)
+
+    @property
+    def admin(self) -> "of_thread.Admin":
+        """Acts on the thread as a whole: `pause`, `clear`, `update`, `archive`, `erase`, `delete`, `hold` and so on."""
+        return of_thread.Admin(self._handle)
 
 
-class Past(PastHandle, Thread):
+class Past(Thread):
     """A thread after the event at `seq`: state, context, search and every view, as they were.
 
     In thread methods that take `at`, this seq is the default and the upper limit. Every call that would write raises
     `PastIsReadOnly`; `fork` starts here. Reading it writes at most caches, and nothing if the engine is read-only.
     """
+
+    def __init__(self, handle: PastHandle) -> None:
+        super().__init__(handle)
+        self._past = handle
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r}, seq={self.seq})"
+
+    @property
+    def seq(self) -> int:
+        """The seq that the thread is as of."""
+        return self._past.seq
+
+    def then(self, seq: int) -> "Past":
+        """The same thread at another seq."""
+        return Past(self._past.then(seq))
+
+    async def event(self) -> RecordedEvent | None:
+        """The event at `seq`, the last one by then; `None` before the first."""
+        return await self._past.event()
+
+
+@overload
+def handle_of(thread: Past | PastHandle) -> PastHandle: ...
+@overload
+def handle_of(thread: Thread | ThreadHandle) -> ThreadHandle: ...
+def handle_of(thread: Thread | ThreadHandle) -> ThreadHandle:
+    """The handle that a thread holds: what views and adapters are made of."""
+    return thread._handle if isinstance(thread, Thread) else thread
+
+
+def _handles_of(threads: Sequence[Thread]) -> Sequence[ThreadHandle]:
+    """Their handles. What is not a sequence goes through: it is refused, by its name, where it would be used."""
+    if not isinstance(cast("object", threads), Sequence):
+        return cast("Sequence[ThreadHandle]", threads)
+    return [handle_of(one) for one in threads]

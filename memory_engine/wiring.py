@@ -25,7 +25,7 @@ from memory_engine.core.ids import IdSource, RandomIds
 from memory_engine.core.lazy import StandIn, lazy_module, lazy_modules
 from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.core.tokens import EstimatedTokens, TokenCounter
-from memory_engine.engine import BeforeCompaction, Engine
+from memory_engine.engine import BeforeCompaction, Engine, kernel_of
 from memory_engine.errors import (
     DuplicateRegistration,
     IntegrityError,
@@ -239,7 +239,7 @@ async def _started(
         engine.before_compaction(hook)
     for model in filter(None, (sources.compact_model, sources.model)):
         closing.push_async_callback(base.close, model, config.search_model_timeout_s)
-    closing.push_async_callback(engine.recall.aclose)
+    closing.push_async_callback(kernel_of(engine)[Recall].aclose)
     return await engine.__aenter__()
 
 

@@ -27,7 +27,7 @@ INNER = (
 LED_TO = {"Act", "Backup", "StoreStats", "ThreadFilter", "ScopeHandle", "ThreadHandle"}
 """The exceptions to this."""
 SHARED = ("Event", "MemoryEngineError", "ScopeHandle", "Store", "Thread", "ThreadHandle")
-"""Classes whose heirs show only what they add; but `Thread` shows all that it has."""
+"""Classes whose heirs show only what they add."""
 FIRST = ("open", "Engine", "Thread", "User", "Tenant", "Agent", "EngineConfig", "Event", "MemoryEngineError")
 WORDS = re.compile(r"[A-Za-z_][\w.]*")
 FIELD = re.compile(r"^(\w+(?:, \w+)*): ")
@@ -199,9 +199,7 @@ def _members(thing: griffe.Object) -> dict[str, griffe.Function | griffe.Attribu
     if not isinstance(thing, griffe.Class):
         return {}
     found: dict[str, griffe.Function | griffe.Attribute] = {}
-    inherited = {
-        name: one for name, one in thing.inherited_members.items() if thing.name == "Thread" or not _has_entry(one)
-    }
+    inherited = {name: one for name, one in thing.inherited_members.items() if not (_has_entry(one) or _is_old(one))}
     for name, member in {**inherited, **thing.members}.items():
         target = member.final_target if isinstance(member, griffe.Alias) else member
         if name.startswith("_") or not isinstance(target, griffe.Function | griffe.Attribute):
@@ -210,6 +208,12 @@ def _members(thing: griffe.Object) -> dict[str, griffe.Function | griffe.Attribu
         if not (is_set_in_init and target.annotation is None):
             found[name] = target
     return found
+
+
+def _is_old(member: griffe.Alias | griffe.Object) -> bool:
+    """Whether it is a name that moved: it is described where it is now."""
+    target = member.final_target if isinstance(member, griffe.Alias) else member
+    return target.canonical_path.startswith(f"{PACKAGE}.moved.")
 
 
 def _has_entry(member: griffe.Alias | griffe.Object) -> bool:

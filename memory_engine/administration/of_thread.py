@@ -1,7 +1,7 @@
 """The verbs of a thread that look back, and those that administer it: `thread.replay` and `thread.admin`."""
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
 from attrs import evolve
 
@@ -9,16 +9,21 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.context.context import Context
 from memory_engine.core.arguments import PathLike, checked_call, checked_file, checked_flag
 from memory_engine.core.aside import imported
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.events.memory import ExecutionResume, SessionEnded, ThreadCleared
 from memory_engine.core.lazy import lazy_module, lazy_modules
-from memory_engine.core.records import Receipt
-from memory_engine.core.threads import ThreadInfo
+from memory_engine.core.records import Receipt, RecordedEvent
+from memory_engine.core.threads import CompactionPolicy, ThreadInfo, as_metadata
+from memory_engine.recall.service import Recall
 from memory_engine.runtime import life
 from memory_engine.runtime.handle import PastHandle, ThreadHandle
+from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.reader import MomentLike
 
 if TYPE_CHECKING:
     from memory_engine.administration import erasing, holds
+    from memory_engine.recall.index import IndexProgress
     from memory_engine.replay import anchors, bisect, diff, ledger, rebuild, to_pytest, verify, why
     from memory_engine.replay import rereduce as rereduction
     from memory_engine.replay import what_if as trials
@@ -33,14 +38,24 @@ else:
     )
     export = lazy_module("memory_engine.replay.export.export")
 
-P = TypeVar("P", bound=PastHandle)
+P = TypeVar("P")
 
 
 class Replay(Generic[P]):
     """Looks back at a thread: checks its log, explains it, runs it again, writes it out, derives its rows again."""
 
-    def __init__(self, thread: ThreadHandle) -> None:
+    def __init__(self, thread: ThreadHandle, past: Callable[[PastHandle], P] | None = None) -> None:
+        """`past` makes what a predicate is given of a handle: the public face, or by default the handle itself."""
         self._thread = thread
+        self._past = past
+
+    async def chunk(self, chunk_id: str) -> Chunk:
+        """A chunk by id, even one that a compaction covers. Raises `UnknownChunk`, `ForgottenChunk`."""
+        return await self._thread.chunk(chunk_id)
+
+    async def latest(self, limit: int) -> list[RecordedEvent]:
+        """The latest `limit` events, oldest first."""
+        return await self._thread.latest(limit)
 
     async def verify(self, progress: "VerifyProgress | None" = None) -> "VerifyReport":
         """Replay the log: hashes, operations, state and projections must come out the same. Writes nothing.
@@ -83,7 +98,8 @@ class Replay(Generic[P]):
         It is called about 17 times in 100,000 events. Raises `NothingToBisect` if it holds at once, or never.
         """
         first, last = await self._thread.at(after), await self._at_or_last(upto)
-        return await bisect.bisect(cast("P", first), cast("P", last), predicate, progress)  # as the thread's `at` gives
+        past = self._past or (lambda handle: cast("P", handle))
+        return await bisect.bisect(first, last, lambda handle: predicate(past(handle)), progress)
 
     async def ledger(
         self,
@@ -195,7 +211,7 @@ class Replay(Generic[P]):
 
 
 class Admin:
-    """Acts on a thread as a whole: archiving, erasing, deleting, holding. Each but `unarchive` is recorded."""
+    """Acts on a thread as a whole: pausing, changing, archiving, erasing, holding. Each but `unarchive` is recorded."""
 
     def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread
@@ -254,3 +270,56 @@ class Admin:
     async def release(self, *, reason: str = "", by: str = "") -> "Sequence[holds.StandingHold]":
         """End the holds set here, and return them; one on the thread's user or tenant ends there."""
         return await holds.release(self._thread, by=by, reason=reason)
+
+    async def is_blocked(self) -> bool:
+        """Whether events are waiting."""
+        return await self.blocking_reason() is not None
+
+    async def blocking_reason(self) -> BlockingReason | None:
+        """Why events are waiting, or `None`."""
+        return (await self._thread.runtime()).queue.blocking_reason if self._thread.as_of is None else None
+
+    async def pause(self, reason: str = "") -> Receipt:
+        """Make events wait from now on, across processes and restarts, until `resume`."""
+        return await life.pause(self._thread, reason)
+
+    async def resume(self, reason: str = "") -> Receipt:
+        """Continue after `pause`: take the events that waited, in order."""
+        return await self._thread.dispatch(ExecutionResume(content=reason))
+
+    async def clear(self, reason: str = "") -> Receipt:
+        """Start over: from now on state, context, search and every view are those of a new thread.
+
+        The log keeps what came before: read it with `at`, which also shows what a context was made of then; `why` says
+        what cleared a chunk. Initial chunks and the session's instructions go too; give them again. What this thread
+        gave to others (promoted facts, shared memory) stays there: use `forget` for that. Metadata, scopes and policy
+        stay. A running compaction ends first, as for every event. Raises what `dispatch` raises.
+        """
+        return await self._thread.dispatch(ThreadCleared(reason=reason))
+
+    async def end_session(self, reason: str = "") -> Receipt:
+        """End the session: EPHEMERAL chunks are removed."""
+        return await self._thread.dispatch(SessionEnded(content=reason))
+
+    async def update(
+        self,
+        *,
+        metadata: Mapping[str, str | None] | None = None,
+        policy: "CompactionPolicy | Literal['default'] | None" = None,
+    ) -> Receipt:
+        """Change the thread's metadata or its compaction policy, by a recorded event.
+
+        Metadata keys that you give are set, those with `None` are removed, and all others stay, so concurrent changes
+        to different keys all apply. A policy is replaced whole; `"default"` restores the engine's. Raises
+        `InvalidIdentifier`, `InvalidArgument`, `InvalidPolicy`, and what `dispatch` raises.
+        """
+        return await life.update(self._thread, as_metadata(metadata), policy)
+
+    async def prepare_search(self, progress: "IndexProgress | None" = None) -> None:
+        """Bring the index and, if there is an embedder, all vectors up to date before a first search.
+
+        `progress` is called with how much is done and the total. Raises `ModelError`.
+        """
+        checked_call("progress", progress)
+        if await self._thread.exists():
+            await self._thread.kernel[Recall].prepare(self._thread.id, progress)

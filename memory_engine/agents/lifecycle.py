@@ -40,7 +40,7 @@ from memory_engine.core.chunks import RECALLED, Chunk
 from memory_engine.core.origins import PEOPLE
 from memory_engine.core.records import NewEvent
 from memory_engine.core.state import State
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import IdempotencyConflict, InvalidMemory, MemoryEngineError, TaskNotRunning
 from memory_engine.events import (
     Destination,
@@ -64,6 +64,7 @@ from memory_engine.events import (
 from memory_engine.language.secrets import tells_secret
 from memory_engine.llm.base import MemoryModel
 from memory_engine.projections.outbox import derived_id
+from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.scopes import Agent, User
 from memory_engine.thread import Thread
 from memory_engine.views.layers.entries import RECALLED_MARK, check_layers
@@ -117,7 +118,7 @@ class AgentLifecycle:
         self.thread = checked_type("thread", thread, Thread, give="the conversation, such as engine.thread(id)")
         self.agent_id = agent_id
         self._tenant_id = tenant_id
-        model, timeout_s = engine.kernel[MemoryModel].model, engine.config.memory_model_timeout_s
+        model, timeout_s = kernel_of(engine)[MemoryModel].model, engine.config.memory_model_timeout_s
         self._extractor = extractor or (ModelFacts(model, timeout_s=timeout_s) if model is not None else StatedFacts())
         self._memories_max = memories_max
         self._task: Preparation | None = None
@@ -144,7 +145,7 @@ class AgentLifecycle:
         if self._task is not None:
             raise TaskNotRunning(self.thread.id, "start", is_running=True)
         known = await self._known(task)
-        task_id, started = self._engine.kernel.new_id(), self._engine.kernel.new_id()
+        task_id, started = kernel_of(self._engine).new_id(), self._engine.kernel.new_id()
         events: list[Event | NewEvent] = [
             NewEvent(TaskStarted(goal=task, task_id=task_id), id=started),
             (await self._keeper()).episode(STARTED, [f"Started: {task}"], task_id, (started,)),
@@ -154,7 +155,7 @@ class AgentLifecycle:
                 MemoryRecalled(content=known.note, query=arrow_joined([task], TEXT_CHARS_MAX), sources=known.sources)
             )
         receipts = await self.thread.dispatch_all(events)
-        await self.thread.delivered()
+        await self.thread.views.delivered()
         self._task = Preparation(
             task=task,
             task_id=task_id,
@@ -282,9 +283,10 @@ class AgentLifecycle:
         self._running("subagent")
         checked_text("task", task)
         info = await self.thread.info()
-        call_id = self._engine.kernel.new_id()
+        call_id = kernel_of(self._engine).new_id()
         await self.thread.dispatch(LlmSubagentSpawn(call_id=call_id, agent_id=agent_id, task=task))
-        await also_share(self.agent, agent_id, check_layers(layers), write=write)
+        own = ScopeHandle(kernel_of(self._engine), "agent", self.agent_id, self._tenant_id)
+        await also_share(own, agent_id, check_layers(layers), write=write)
         try:
             thread = await self._engine.create_thread(
                 agent_id=agent_id, tenant_id=self._tenant_id, user_id=info.user_id, parent_id=self.thread.id
@@ -340,7 +342,7 @@ class AgentLifecycle:
         agent = Destination(kind="agent", id=self.agent_id, tenant_id=self._tenant_id)
         known = await self._user()
         user = Destination(kind="user", id=known.scope_id, tenant_id=self._tenant_id) if known is not None else None
-        return Keeper(agent, user, self.thread.id, self._engine.kernel.now_us())
+        return Keeper(agent, user, self.thread.id, kernel_of(self._engine).now_us())
 
     async def _learned(self, task: Preparation, result: Said) -> tuple[Learned, ...]:
         """The facts that the extractor found and no memory holds yet, without those that contain a secret.
@@ -352,7 +354,7 @@ class AgentLifecycle:
         heard, recalled = await aside(partial(_heard_and_recalled, state, task.seq), items=len(state))
         texts = sorted([(c.said_at, c.text) for c in heard] + [(s.seq, s.text) for s in snippets])
         seqs = sorted({seq for seq, _ in texts})
-        ids = dict(zip(seqs, await self._engine.reader.ids_at(self.thread.id, seqs), strict=True))
+        ids = dict(zip(seqs, await kernel_of(self._engine).reader.ids_at(self.thread.id, seqs), strict=True))
         said = [Said(text=task.task, sources=tuple(await self._asked(task)))]
         said += [*(Said(text=text, sources=(ids[seq],)) for seq, text in texts), result]
         finished = Finished(task=task.task, said=tuple(said), recalled=(task.prompt, *recalled))
@@ -374,7 +376,7 @@ class AgentLifecycle:
 
     async def _asked(self, task: Preparation) -> list[str]:
         """The id of the event that began the task: a fact that repeats the task's words was drawn from it too."""
-        return await self._engine.reader.ids_at(self.thread.id, {task.seq})
+        return await kernel_of(self._engine).reader.ids_at(self.thread.id, {task.seq})
 
     async def _finish(self, task: Preparation, events: Sequence[Event], answer: SubagentResult | SubagentError) -> None:
         """Record how the task ended, answer the parent's call, and deliver what is kept. Idempotent."""
@@ -388,7 +390,7 @@ class AgentLifecycle:
         if self._call is not None:
             await self._call.parent.thread.dispatch(answer, event_id=f"answer:{self._call.call_id}")
         self._task = None
-        await self.thread.delivered()
+        await self.thread.views.delivered()
 
 
 def _heard_and_recalled(state: State, after: int) -> tuple[list[Chunk], list[str]]:

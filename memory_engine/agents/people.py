@@ -8,7 +8,7 @@ from memory_engine.core.aside import aside
 from memory_engine.core.origins import PEOPLE
 from memory_engine.core.state import State
 from memory_engine.language.text import common_words, fold_case, is_unspaced, words
-from memory_engine.thread import Thread
+from memory_engine.thread import Thread, handle_of
 from memory_engine.views.promotion.wording import is_of_a_person
 
 SAID = "said"
@@ -58,7 +58,7 @@ async def people_in(conversation: Thread) -> People:
     state = await conversation.state()
     said = await aside(lambda: _spoken_texts(state), items=len(state))
     seqs = sorted({seq for _, seq in said})
-    rows = await conversation.kernel.reader.rows_at(conversation.id, seqs)
+    rows = await handle_of(conversation).kernel.reader.rows_at(conversation.id, seqs)
     return People.of((text, [rows[seq].id] if seq in rows else []) for text, seq in said)
 
 

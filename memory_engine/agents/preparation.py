@@ -13,6 +13,7 @@ from memory_engine.context.rendering import Message
 from memory_engine.events import Destination, Layer, MemoryAppended, MemoryShared
 from memory_engine.language.secrets import mask_secrets
 from memory_engine.scopes import Agent, Scope, User
+from memory_engine.thread import handle_of
 from memory_engine.views.layers.entries import MemoryHit, ProceduralRule
 from memory_engine.views.layers.keywords import MemoryQuery, search_memories
 from memory_engine.views.layers.search import applicable
@@ -83,17 +84,17 @@ class Memories:
 async def known_for(of: Memories, task: str, limit: int) -> Known:
     """Memory that fits the task, without other users' words."""
     sought: list[tuple[Scope, Sequence[Layer]]] = [(of.agent, SEARCHED)]
-    rules = await Memory(of.agent, viewer=of.viewer).rules()
+    rules = await Memory(handle_of(of.agent), viewer=of.viewer).rules()
     if of.lead is not None:
         grant = await of.agent.shared(of.lead.scope_id).granted()
         granted = grant.layers if grant is not None else ()
         sought.append((of.lead, [layer for layer in SEARCHED if layer in granted]))
-        rules += await Memory(of.lead, viewer=of.viewer).rules() if "procedural" in granted else []
+        rules += await Memory(handle_of(of.lead), viewer=of.viewer).rules() if "procedural" in granted else []
     if of.user is not None:
         sought.append((of.user, SEARCHED))
         rules += await of.user.memory.rules()
     wanted = MemoryQuery(query=task, limit=limit * 2, viewer=of.viewer)
-    memories = await search_memories(sought, wanted)  # all in one order
+    memories = await search_memories([(handle_of(one), some) for one, some in sought], wanted)  # all in one order
     useful = [hit for hit in memories if hit.entry.metadata.get("event") != STARTED]
     return Known(memories=tuple(_different(useful)[:limit]), rules=tuple(applicable(rules, task)))
 

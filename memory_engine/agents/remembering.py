@@ -13,8 +13,9 @@ from memory_engine.agents.people import people_in
 from memory_engine.context.ownership import Viewer
 from memory_engine.errors import UnknownMemory
 from memory_engine.events import Destination, Layer, MemoryAppended, MemoryShared
+from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.scopes import Agent, User
-from memory_engine.thread import Thread
+from memory_engine.thread import Thread, handle_of
 from memory_engine.views.layers.entries import KnowledgeEntry, MemoryEntry, MemoryHit, check_layers
 from memory_engine.views.layers.keywords import MemoryQuery, search_memories
 from memory_engine.views.layers.view import Memory
@@ -43,7 +44,7 @@ class Remembering:
         layers = check_layers(layer)
         sought: list[tuple[Thread, Sequence[Layer]]] = [(self.owner, layers)]
         sought += [(thread, _lasting(layers)) for thread in self._beside(user)]
-        return await search_memories([(thread, some) for thread, some in sought if some], wanted)
+        return await search_memories([(handle_of(thread), some) for thread, some in sought if some], wanted)
 
     async def latest(self, layer: "Layer | None", last: int) -> list[MemoryHit]:
         """The latest entries of both memories, oldest first."""
@@ -97,7 +98,7 @@ class Remembering:
         if user is None:
             receipt = await self.conversation.dispatch(entry)
             return receipt.event_id
-        entry_id = self.conversation.kernel.new_id()
+        entry_id = handle_of(self.conversation).kernel.new_id()
         shared = MemoryShared(
             destination=Destination("user", user.scope_id, user.tenant_id),
             layer=entry.layer,
@@ -109,7 +110,7 @@ class Remembering:
             sources=sources,
         )
         await self.conversation.dispatch(shared)
-        await self.conversation.delivered()
+        await self.conversation.views.delivered()
         return entry_id
 
     async def _memories(self) -> list[Memory]:
@@ -117,7 +118,7 @@ class Remembering:
         viewer, user = await self._viewer_and_user()
         if viewer is None:
             return [self.owner.memory]
-        return [Memory(self.owner, viewer=viewer), *(thread.memory for thread in self._beside(user))]
+        return [Memory(handle_of(self.owner), viewer=viewer), *(thread.memory for thread in self._beside(user))]
 
     def _beside(self, user: User | None) -> list[Thread]:
         """The thread whose memory holds the words of this conversation's people, next to the shared one."""
@@ -131,8 +132,9 @@ class Remembering:
         if viewer is None:
             info = await self.conversation.info()
             viewer, tenant_id = Viewer(info.user_id, info.id), info.tenant_id
-        user = User(self.owner.kernel, "user", viewer.user_id, tenant_id) if viewer.user_id else None
-        return viewer, user
+        if not viewer.user_id:
+            return viewer, None
+        return viewer, User(ScopeHandle(handle_of(self.owner).kernel, "user", viewer.user_id, tenant_id))
 
 
 def _lasting(layers: Sequence[Layer]) -> tuple[Layer, ...]:

@@ -316,7 +316,7 @@ class MemoryTools:
 
     async def _open_result(self, asked: Open) -> str:
         try:
-            opened = await self._conversation.open(asked.reference, start=asked.start or 0, chars=OPEN_CHARS)
+            opened = await self._conversation.compaction.open(asked.reference, start=asked.start or 0, chars=OPEN_CHARS)
         except UnknownChunk:
             raise _Refused(
                 f"There is nothing under {asked.reference!r}. Use an id from memory_search, or a reference such as "

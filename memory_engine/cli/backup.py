@@ -28,7 +28,7 @@ async def back_up(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         return await _copied(
             shown_place(asked.db),
-            lambda done: engine.backup(asked.target, done, key=key, plain=plain),
+            lambda done: engine.admin.backup(asked.target, done, key=key, plain=plain),
             "copying",
             terminal,
         )

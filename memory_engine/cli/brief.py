@@ -70,7 +70,7 @@ async def pin(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         await thread.info()
-        receipt = await thread.pin(asked.text if asked.chunk is None else await thread.chunk(asked.chunk))
+        receipt = await thread.pin(asked.text if asked.chunk is None else await thread.replay.chunk(asked.chunk))
     put_receipt(terminal, receipt, f"pinned; `memory-engine unpin {asked.thread} {receipt.seq}` takes it out")
     return 0
 

@@ -12,6 +12,7 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.core.events.compaction import CompactionUndone
 from memory_engine.core.excerpts import counted
 from memory_engine.core.json_form import named
+from memory_engine.engine import kernel_of
 from memory_engine.replay.ledger import ledger_lines
 
 LISTED = 40
@@ -22,7 +23,7 @@ _WHICH = "its id, that of its summary, or (default) the latest"
 async def compactions(asked: argparse.Namespace, terminal: Terminal) -> int:
     """List the compactions of a thread, failed ones too, whether each is still in effect, and what is due."""
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
-        found = await engine.thread(asked.thread).compactions()
+        found = await engine.thread(asked.thread).compaction.history()
     terminal.json(found)
     how = f": `memory-engine compact {shlex.quote(found.thread_id)}` makes it now"
     terminal.lines(history_lines(found, terminal.room, how=how))
@@ -39,9 +40,9 @@ async def undo_compaction(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Put the originals of a compaction back."""
     async with existing(asked.db, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
-        receipt = await thread.undo_compaction(asked.id, reason=asked.reason)
-        event = (await engine.reader.rows_at(thread.id, {receipt.seq}))[receipt.seq]
-        undone = engine.reader.decode(thread.id, event).event
+        receipt = await thread.compaction.undo(asked.id, reason=asked.reason)
+        event = (await kernel_of(engine).reader.rows_at(thread.id, {receipt.seq}))[receipt.seq]
+        undone = kernel_of(engine).reader.decode(thread.id, event).event
         tokens = (await thread.state()).tally.tokens
     assert isinstance(undone, CompactionUndone)
     terminal.json(
@@ -73,11 +74,13 @@ async def redo_compaction(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Compact the originals of a compaction again."""
     async with existing(asked.db, plugins=asked.plugins) as engine:
         compactor = (
-            compactor_named(asked.compactor, engine.kernel[CompactionService].compactors) if asked.compactor else None
+            compactor_named(asked.compactor, kernel_of(engine)[CompactionService].compactors)
+            if asked.compactor
+            else None
         )
         thread = engine.thread(asked.thread)
-        report = await thread.redo_compaction(asked.id, compactor=compactor)
-        summaries = [await thread.chunk(chunk_id) for chunk_id in report.new_chunks]
+        report = await thread.compaction.redo(asked.id, compactor=compactor)
+        summaries = [await thread.replay.chunk(chunk_id) for chunk_id in report.new_chunks]
     put_compaction(report, summaries, terminal)
     return 0
 
@@ -94,7 +97,7 @@ async def ledger(asked: argparse.Namespace, terminal: Terminal) -> int:
     progress = Progress("building contexts", terminal)
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         try:
-            found = await engine.thread(asked.thread).cache_ledger(
+            found = await engine.thread(asked.thread).replay.ledger(
                 after=asked.after,
                 upto=asked.upto,
                 max_tokens=asked.max_tokens,

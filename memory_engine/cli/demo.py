@@ -27,7 +27,7 @@ from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.excerpts import counted, duration, escaped, number, one_line
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.threads import CompactionPolicy
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors.base import shown_place
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport
 from memory_engine.replay.divergence import VerifyReport
@@ -123,7 +123,7 @@ async def _narrate(engine: Engine, shown: _Shown, terminal: Terminal) -> dict[st
     for chunk in summaries[-1:]:
         await _put_why(shown, chunk, terminal)
     begun = time.perf_counter()
-    report = await shown.thread.verify()
+    report = await shown.thread.replay.verify()
     _put_verified(report, time.perf_counter() - begun, took, terminal)
     return {
         "thread": shown.thread.id,
@@ -178,7 +178,7 @@ def _put_context(engine: Engine, context: Context, saved: int, terminal: Termina
     instead = f", instead of about {number(context.tokens + saved)}" if saved > 0 else ""
     _step(terminal, "context", f"the next model call: {measure(context)}{instead}")
     width = min(terminal.width, 110) - 29
-    put_messages_briefly(context, engine.kernel[ContextBuilder].counter, terminal, width=width, margin=_INDENT)
+    put_messages_briefly(context, kernel_of(engine)[ContextBuilder].counter, terminal, width=width, margin=_INDENT)
 
 
 async def _put_why(shown: _Shown, chunk: Chunk, terminal: Terminal) -> None:
@@ -186,7 +186,7 @@ async def _put_why(shown: _Shown, chunk: Chunk, terminal: Terminal) -> None:
     line = _line_with_source(chunk.lines)
     if line is None:
         return
-    source = await shown.thread.chunk(line.sources[-1])
+    source = await shown.thread.replay.chunk(line.sources[-1])
     event = next(event for event in shown.events if event.seq == source.seq)
     said = one_line(line.text, 48)
     way = f"← chunk {source.id} ({source.type}) ← event {event.seq} ({event.type}, id {event.id[:8]}…)"

@@ -15,7 +15,7 @@ from memory_engine.cli.terminal import Terminal
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.excerpts import Column, counted, number, one_line, size
 from memory_engine.core.json_form import named
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import ThreadHasForks
 from memory_engine.store.acts import Act
 from memory_engine.thread import Thread
@@ -92,12 +92,14 @@ async def delete_thread(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, plugins=asked.plugins) as engine:
         await engine.thread(asked.thread).info()
         try:
-            planned = await delete(engine.kernel, [asked.thread], dry_run=True)
+            planned = await delete(kernel_of(engine), [asked.thread], dry_run=True)
             if asked.dry_run:
                 return _print_erasure(planned, terminal)
             if not agreed(asked, terminal, f"Destroy {_counts(planned)}?"):
                 return 0
-            return _print_erasure(await engine.thread(asked.thread).delete(by=asked.by, reason=asked.reason), terminal)
+            return _print_erasure(
+                await engine.thread(asked.thread).admin.delete(by=asked.by, reason=asked.reason), terminal
+            )
         except ThreadHasForks as error:
             forks = ", ".join(error.forks)
             raise WrongArgument(
@@ -172,7 +174,7 @@ async def _prove(asked: argparse.Namespace, terminal: Terminal) -> int:
     if asked.thread or asked.event or asked.seq or asked.user or asked.tenant:
         raise WrongArgument("--prove searches the whole store: it takes texts only")
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
-        proof = await find_texts(engine.kernel, texts)
+        proof = await find_texts(kernel_of(engine), texts)
     terminal.json(proof.as_data() | {"ok": proof.ok})
     return _proven(proof, terminal)
 
@@ -186,8 +188,8 @@ async def acts(asked: argparse.Namespace, terminal: Terminal) -> int:
     """List the administrative acts, oldest first. Returns 1 if one is not finished."""
     async with existing(asked.db, read_only=not asked.finish, plugins=asked.plugins) as engine:
         if asked.finish:
-            await engine.finish_acts(retry_failed=asked.retry_failed)
-        found = await engine.acts()
+            await engine.admin.finish_acts(retry_failed=asked.retry_failed)
+        found = await engine.admin.acts()
     terminal.json([_as_data(act) for act in found])
     if not found:
         terminal.say("no act was recorded")
@@ -249,13 +251,13 @@ async def hold(asked: argparse.Namespace, terminal: Terminal) -> int:
         if asked.release:
             raise WrongArgument("name what to release: a thread, --user or --tenant")
         async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
-            return _put_holds(await engine.holds(), "no hold stands", terminal)
+            return _put_holds(await engine.admin.holds(), "no hold stands", terminal)
     async with existing(asked.db, plugins=asked.plugins) as engine:
         held = _erasure_target(engine, asked)
         if asked.release:
-            ended = await held.release(by=asked.by, reason=asked.reason)
+            ended = await held.admin.release(by=asked.by, reason=asked.reason)
             return _put_holds(ended, "there was no hold", terminal)
-        return _put_holds([await held.hold(by=asked.by, reason=asked.reason)], "", terminal)
+        return _put_holds([await held.admin.hold(by=asked.by, reason=asked.reason)], "", terminal)
 
 
 def _erasure_target(engine: Engine, asked: argparse.Namespace) -> Thread:

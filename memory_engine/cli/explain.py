@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_thread, existing, moment, positive, whole
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.context.context import Context
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import InvalidExpression
-from memory_engine.replay.bisect import bisect as bisected
 from memory_engine.replay.bisect import bisection_lines
 from memory_engine.replay.diff import DiffLines, message_text
 from memory_engine.replay.diff import diff as difference
@@ -25,7 +24,7 @@ from memory_engine.replay.explanation import SHOWN, WhyLines
 from memory_engine.replay.why import why as explained
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.store.reader import MomentLike
-from memory_engine.thread import Past
+from memory_engine.thread import Past, handle_of
 
 ALL_CHUNKS = 1_000_000
 """Chunks that `why --all` reads: every one that a thread may hold."""
@@ -92,7 +91,7 @@ async def _reader(past: Past, views: list[str], expression: str) -> Callable[[st
     rows: dict[str, object] = {}
     for name in views:
         try:
-            found = await past.view(name)
+            found = await past.views.read(name)
         except KeyError as error:
             raise InvalidExpression(expression, str(error.args[0])) from None
         rows[name] = {key: msgspec.to_builtins(value) for key, value in found.items()}
@@ -117,7 +116,7 @@ ONLY_LOOKS = EngineConfig(read_only=True)
 async def _past_of(engine: Engine, thread_id: str, at: MomentLike | None) -> Past:
     """A thread at a moment, or at its head."""
     thread = engine.thread(thread_id)
-    return await thread.at((await engine.store.head(thread_id)).seq if at is None else at)
+    return await thread.at((await kernel_of(engine).store.head(thread_id)).seq if at is None else at)
 
 
 def _declare_diff(parser: argparse.ArgumentParser) -> None:
@@ -134,7 +133,7 @@ async def diff(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, config=ONLY_LOOKS, plugins=asked.plugins) as engine:
         a = await _past_of(engine, asked.thread, asked.a)
         b = await _past_of(engine, asked.other or asked.thread, asked.b)
-        found = await difference(a, b)
+        found = await difference(handle_of(a), handle_of(b))
     terminal.json(found)
     terminal.lines(_diff_lines(terminal).of(found))
     return 0
@@ -164,7 +163,7 @@ async def why(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, config=config, plugins=asked.plugins) as engine:
         past = await _past_of(engine, asked.thread, asked.at)
         what = asked.what if asked.what is not None else await _context(past, asked)
-        found = await explained(past, what, chunks_max=ALL_CHUNKS if asked.all else None)
+        found = await explained(handle_of(past), what, chunks_max=ALL_CHUNKS if asked.all else None)
     terminal.json(found)
     terminal.lines(WhyLines(terminal.width, asked.depth, None if asked.all else SHOWN).of(found))
     return 0
@@ -198,9 +197,9 @@ async def bisect(asked: argparse.Namespace, terminal: Terminal) -> int:
     holds = predicate(asked.expr)
     progress = Progress("halving", terminal)
     async with existing(asked.db, config=ONLY_LOOKS, plugins=asked.plugins) as engine:
-        after = await _past_of(engine, asked.thread, asked.after)
-        upto = await _past_of(engine, asked.thread, asked.upto)
-        found = await bisected(after, upto, holds, lambda count: progress.update({"moments": count}))
+        found = await engine.thread(asked.thread).replay.bisect(
+            holds, after=asked.after, upto=asked.upto, progress=lambda count: progress.update({"moments": count})
+        )
     progress.end()
     terminal.json(found)
     terminal.lines(bisection_lines(found, _diff_lines(terminal)))

@@ -37,6 +37,7 @@ from memory_engine.replay.export.importer import ImportReport
 from memory_engine.replay.export.log_file import LogFile, schema
 from memory_engine.replay.export.redaction import Redaction
 from memory_engine.store.reader import MomentLike
+from memory_engine.thread import handle_of
 
 
 def _declare_export(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +97,7 @@ async def _export(asked: argparse.Namespace, file: Path, progress: Progress) -> 
     """Write a log to a file, and report where."""
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         report = await export(
-            engine.thread(asked.thread),
+            handle_of(engine.thread(asked.thread)),
             file,
             upto=asked.upto,
             redaction=_redaction(asked),
@@ -116,7 +117,7 @@ async def _export_all(asked: argparse.Namespace, terminal: Terminal) -> int:
     progress = Progress("exporting", terminal)
     try:
         async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
-            report = await engine.export_all(
+            report = await engine.transfer.export_all(
                 asked.all,
                 redaction=_redaction(asked),
                 progress=lambda threads, events: progress.update({"threads": threads, "events": events}),
@@ -200,7 +201,7 @@ async def import_log(asked: argparse.Namespace, terminal: Terminal) -> int:
             if not is_url(asked.db):
                 await asyncio.to_thread(_check_head, file, asked)
             async with writable(asked.db, plugins=asked.plugins) as engine:
-                report = await engine.import_log(
+                report = await engine.transfer.import_log(
                     file,
                     thread_id=asked.thread,
                     **_scopes(asked),
@@ -228,7 +229,7 @@ async def _import_all(asked: argparse.Namespace, terminal: Terminal) -> int:
     progress = Progress("importing", terminal)
     try:
         async with writable(asked.db, plugins=asked.plugins) as engine:
-            report = await engine.import_all(
+            report = await engine.transfer.import_all(
                 asked.file,
                 scopes=AS_EXPORTED if asked.as_exported else AS_GIVEN,
                 progress=lambda threads, events: progress.update({"threads": threads, "events": events}),
@@ -320,7 +321,7 @@ async def compare(db: str, file: str, only: str | None) -> Compared:
     with read_whole(file) as kept:
         anchors = [one for one in read_anchors(kept) if only in (None, one.thread_id)]
     async with existing(db, read_only=True) as engine:
-        return Compared(len(anchors), await engine.check_anchors(anchors))
+        return Compared(len(anchors), await engine.admin.check_anchors(anchors))
 
 
 def _declare_anchors(parser: argparse.ArgumentParser) -> None:
@@ -356,7 +357,7 @@ async def _anchors_of(asked: argparse.Namespace, terminal: Terminal) -> tuple[li
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         for thread_id in [asked.thread] if asked.thread is not None else [info.id for info in await engine.threads()]:
             try:
-                found.append(await engine.thread(thread_id).anchor())
+                found.append(await engine.thread(thread_id).replay.anchor())
             except (IntegrityError, StorageRefused) as error:
                 if asked.thread is not None:
                     raise
@@ -395,7 +396,7 @@ async def to_pytest(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print or write a test that runs recorded events again and compares."""
     first, last = asked.seqs
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
-        source = await engine.thread(asked.thread).to_pytest(first, last, name=asked.name)
+        source = await engine.thread(asked.thread).replay.to_pytest(first, last, name=asked.name)
     if asked.out is not None:
         _write_new_test(Path(asked.out), source)
         terminal.say(f"pytest {asked.out}")

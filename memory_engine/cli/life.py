@@ -46,7 +46,7 @@ def _declare_clear(parser: argparse.ArgumentParser) -> None:
 async def clear(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Start a thread over; its log keeps what was."""
     async with existing(asked.db, plugins=asked.plugins) as engine:
-        receipt = await engine.thread(asked.thread).clear(asked.reason)
+        receipt = await engine.thread(asked.thread).admin.clear(asked.reason)
     before = f"memory-engine show {asked.thread} --at {receipt.seq - 1}"
     put_receipt(terminal, receipt, f"cleared; to see it as it was: {before}")
     return 0
@@ -66,7 +66,7 @@ async def update(asked: argparse.Namespace, terminal: Terminal) -> int:
         raise WrongArgument("name what to change: --metadata KEY=VALUE or --remove KEY, each as often as you like")
     async with existing(asked.db, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
-        receipt = await thread.update(metadata={**dict(asked.metadata), **dict.fromkeys(asked.remove)})
+        receipt = await thread.admin.update(metadata={**dict(asked.metadata), **dict.fromkeys(asked.remove)})
         metadata = (await thread.info()).metadata
     put_receipt(terminal, receipt, " ".join(f"{key}={value}" for key, value in metadata.items()) or "no metadata")
     return 0
@@ -91,7 +91,7 @@ async def unarchive(asked: argparse.Namespace, terminal: Terminal) -> int:
 async def _set_archived(asked: argparse.Namespace, terminal: Terminal, *, is_archived: bool) -> int:
     async with existing(asked.db, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
-        await (thread.archive() if is_archived else thread.unarchive())
+        await (thread.admin.archive() if is_archived else thread.admin.unarchive())
         status = (await thread.info()).status
     terminal.json({"thread_id": asked.thread, "status": status})
     terminal.say(f"{asked.thread} is {status}", "green")

@@ -11,7 +11,7 @@ from memory_engine.cli.options import did_you_mean
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.excerpts import columns, of_event, one_line, padded
 from memory_engine.core.records import RecordedEvent
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import ThreadNotFound
 from memory_engine.replay.data import event_as_data
 from memory_engine.runtime.following import Lookout
@@ -69,12 +69,12 @@ async def log(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 async def _check_type(engine: Engine, asked: argparse.Namespace) -> None:
     """Refuse a type that is neither known nor recorded (as one of a missing plug-in may be)."""
-    registry = engine.kernel.events
+    registry = kernel_of(engine).events
     if asked.type is None or registry.has_type(asked.type):
         return
     if asked.thread is not None:
-        head = (await engine.store.head(asked.thread)).seq
-        async for _ in engine.reader.walk(asked.thread, upto=head, types={asked.type}, raw=True):
+        head = (await kernel_of(engine).store.head(asked.thread)).seq
+        async for _ in kernel_of(engine).reader.walk(asked.thread, upto=head, types={asked.type}, raw=True):
             return
     elif any(one.type == asked.type for one in await engine.correlated(asked.correlation, tenant_id=asked.tenant)):
         return
@@ -86,7 +86,7 @@ async def _check_type(engine: Engine, asked: argparse.Namespace) -> None:
 async def _of_thread(engine: Engine, asked: argparse.Namespace, terminal: Terminal) -> AsyncIterator[RecordedEvent]:
     """A thread's events that match; with `--follow` also later ones, until the thread is deleted."""
     events = _Events(engine, asked.thread, _event_filter(asked), frozenset({asked.type}) if asked.type else None)
-    head = (await engine.store.head(asked.thread)).seq
+    head = (await kernel_of(engine).store.head(asked.thread)).seq
     async for recorded in events.chosen(asked.after, asked.limit, head):
         yield recorded
     if not asked.follow:
@@ -101,7 +101,7 @@ async def _of_thread(engine: Engine, asked: argparse.Namespace, terminal: Termin
 
 async def _of_all_threads(engine: Engine, asked: argparse.Namespace, _: Terminal) -> AsyncIterator[RecordedEvent]:
     """The events with the correlation id, in the order of recording."""
-    wanted, seen, lookout = _event_filter(asked), set[tuple[str, int]](), Lookout(engine.kernel)
+    wanted, seen, lookout = _event_filter(asked), set[tuple[str, int]](), Lookout(kernel_of(engine))
     latest: int | None = asked.limit
     found: list[RecordedEvent] | None = await _newly_correlated(engine, asked, seen)
     while found is not None:
@@ -155,7 +155,7 @@ class _Events:
 
     async def between(self, after: int, upto: int) -> AsyncIterator[RecordedEvent]:
         """Those with `after` < seq <= `upto`, in order."""
-        reader = self.engine.reader
+        reader = kernel_of(self.engine).reader
         async for stored in reader.walk(self.thread_id, after=after, upto=upto, types=self.types):
             recorded = reader.decode(self.thread_id, stored)
             if self.is_wanted(recorded):

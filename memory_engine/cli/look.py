@@ -27,8 +27,9 @@ from memory_engine.core.lazy import lazy_module, lazy_modules
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadInfo
 from memory_engine.core.tokens import TokenCounter
+from memory_engine.engine import kernel_of
 from memory_engine.store.reader import MomentLike
-from memory_engine.thread import Thread
+from memory_engine.thread import Thread, handle_of
 
 if TYPE_CHECKING:
     from memory_engine.cli import messages
@@ -81,7 +82,7 @@ async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
             limit=asked.limit,
             after=asked.after,
         )
-        now = to_datetime(engine.kernel.clock.now_us())
+        now = to_datetime(kernel_of(engine).clock.now_us())
     terminal.json(found)
     if not found:
         terminal.say("no thread matches")
@@ -195,9 +196,9 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
     ) as engine:
         thread = engine.thread(asked.thread)
         found = await thread_context.thread_context(
-            thread, asked.max_tokens, query=asked.query, at=asked.at, is_loop=False
+            handle_of(thread), asked.max_tokens, query=asked.query, at=asked.at, is_loop=False
         )
-        counter = engine.kernel[builder.ContextBuilder].counter
+        counter = kernel_of(engine)[builder.ContextBuilder].counter
     if asked.check:
         return _put_check(found, terminal)
     if terminal.as_json:
@@ -265,7 +266,7 @@ async def report(asked: argparse.Namespace, terminal: Terminal) -> int:
         thread = engine.thread(asked.thread)
         await thread.info()
         at = (await thread.at(asked.at)).seq if asked.at is not None else None
-        found = await reports.memory_report(thread, at=at)
+        found = await reports.memory_report(handle_of(thread), at=at)
     terminal.json(dict(found.data))
     terminal.say(found.text)
     return 0
@@ -288,12 +289,12 @@ async def view(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         await thread.info()
-        names = [projection.name for projection in engine.kernel.projections]
+        names = [projection.name for projection in kernel_of(engine).projections]
         if asked.view is not None and asked.view not in names:
             raise WrongArgument(f"there is no view {asked.view!r}; there are {', '.join(names)}")
         if asked.view is None:
             return await _put_views(thread, names, asked.at, terminal)
-        rows = list((await thread.view(asked.view, at=asked.at)).items())
+        rows = list((await thread.views.read(asked.view, at=asked.at)).items())
     rows = rows[-asked.limit :] if asked.limit else rows
     terminal.json({key: msgspec.to_builtins(value) for key, value in rows})
     if not rows:
@@ -305,7 +306,7 @@ async def view(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def _put_views(thread: Thread, names: list[str], at: MomentLike | None, terminal: Terminal) -> int:
-    found = {name: len(await thread.view(name, at=at)) for name in names}
+    found = {name: len(await thread.views.read(name, at=at)) for name in names}
     terminal.json(found)
     held = {name: count for name, count in found.items() if count}
     if not held:

@@ -71,7 +71,7 @@ async def import_memories(asked: argparse.Namespace, terminal: Terminal) -> int:
     opened = partial(existing, read_only=True) if asked.dry_run else writable
     try:
         async with opened(asked.db, plugins=asked.plugins) as engine:
-            report = await engine.import_memories(
+            report = await engine.transfer.import_memories(
                 file,
                 user_id=asked.user,
                 tenant_id=asked.tenant,
@@ -111,7 +111,7 @@ async def export_memories(asked: argparse.Namespace, terminal: Terminal) -> int:
     progress = Progress("exporting", terminal)
     try:
         async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
-            report = await engine.export_memories(
+            report = await engine.transfer.export_memories(
                 asked.folder,
                 user_id=asked.user,
                 tenant_id=asked.tenant,

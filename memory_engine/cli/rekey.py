@@ -24,7 +24,9 @@ async def rekey(asked: argparse.Namespace, terminal: Terminal) -> int:
         begun = time.perf_counter()
         progress = Progress("writing", terminal)
         try:
-            report = await engine.rekey(key, lambda done, _all: progress.update({"pages": done}), plain=asked.plain)
+            report = await engine.admin.rekey(
+                key, lambda done, _all: progress.update({"pages": done}), plain=asked.plain
+            )
         finally:
             progress.end()
     terminal.json(named(report))

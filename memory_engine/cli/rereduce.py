@@ -25,11 +25,11 @@ async def rereduce(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, read_only=asked.dry_run, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         if asked.undo:
-            receipt = await thread.undo_rereduce(reason=asked.reason)
+            receipt = await thread.replay.undo_rereduce(reason=asked.reason)
             terminal.json({"thread_id": receipt.thread_id, "seq": receipt.seq, "event_id": receipt.event_id})
             terminal.say(f"undone by event {receipt.seq}", "bold")
             return 0
-        report = await thread.rereduce(asked.from_seq or 1, dry_run=asked.dry_run, reason=asked.reason)
+        report = await thread.replay.rereduce(asked.from_seq or 1, dry_run=asked.dry_run, reason=asked.reason)
     terminal.json(report)
     _print_rereduction(report, terminal)
     return 0

@@ -28,7 +28,7 @@ async def retain(asked: argparse.Namespace, terminal: Terminal) -> int:
     with read_whole(asked.rules) as file:
         rules = read_rules(file)
     async with existing(asked.db, plugins=asked.plugins) as engine:
-        planned = await engine.retain(rules, dry_run=True)
+        planned = await engine.admin.retain(rules, dry_run=True)
         if asked.dry_run:
             return _print_retention(planned, terminal)
         if any(one.threads for one in planned.rules) or asked.every:
@@ -42,7 +42,7 @@ async def retain(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def _retained(engine: Engine, rules: Sequence[RetentionRule], by: str, terminal: Terminal) -> int:
-    return _print_retention(await engine.retain(rules, by=by), terminal)
+    return _print_retention(await engine.admin.retain(rules, by=by), terminal)
 
 
 def _print_retention(report: RetentionReport, terminal: Terminal) -> int:

@@ -9,6 +9,7 @@ from memory_engine.cli.commands import Command, existing, positive
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.excerpts import number, size
 from memory_engine.core.json_form import named
+from memory_engine.engine import kernel_of
 from memory_engine.errors.base import shown_place
 
 DAYS = 30
@@ -32,7 +33,7 @@ async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         totals = await engine.stats()
         threads = await engine.threads() if asked.chart is not None else ()
-        days = await events_by_day(engine.kernel, threads, asked.chart or DAYS)
+        days = await events_by_day(kernel_of(engine), threads, asked.chart or DAYS)
     place = shown_place(asked.db)
     charted = {} if asked.chart is None else {"days": {day.isoformat(): count for day, count in days.items()}}
     terminal.json({"path": place, **named(totals), **charted})

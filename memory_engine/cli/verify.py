@@ -15,7 +15,7 @@ from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.context.rendering import render_lines
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.excerpts import FOCUS_CHARS_MAX, Column, counted, duration, number, one_line
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import MemoryEngineError, PluginNotLoaded, ThreadNotFound
 from memory_engine.files.verify_file import verify_file
 from memory_engine.replay.divergence import divergence_lines, lacking_lines, redaction_lines
@@ -32,7 +32,7 @@ async def compact(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         report = await thread.compact(focus=asked.focus)
-        summaries = [await thread.chunk(chunk_id) for chunk_id in report.new_chunks]
+        summaries = [await thread.replay.chunk(chunk_id) for chunk_id in report.new_chunks]
     put_compaction(report, summaries, terminal)
     return 0
 
@@ -169,7 +169,7 @@ async def rebuild_threads(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 async def _rebuilt(engine: Engine, asked: argparse.Namespace, terminal: Terminal) -> _RebuildOutcome:
     views = asked.view if asked.view or not asked.search else []
-    chosen_projections(engine.kernel.projections, views)  # unknown names are refused before anything is made
+    chosen_projections(kernel_of(engine).projections, views)  # unknown names are refused before anything is made
     progress = Progress("rebuilding", terminal)
     outcome = _RebuildOutcome()
     for thread_id in [asked.thread] if asked.thread is not None else [info.id for info in await engine.threads()]:
@@ -180,7 +180,7 @@ async def _rebuilt(engine: Engine, asked: argparse.Namespace, terminal: Terminal
 
         try:
             report = await rebuild(
-                engine.kernel, thread_id, views, search=True if asked.search else None, progress=shown
+                kernel_of(engine), thread_id, views, search=True if asked.search else None, progress=shown
             )
         except MemoryEngineError as error:
             if asked.thread is not None:

@@ -28,12 +28,13 @@ from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.json_form import named
 from memory_engine.core.records import NewEvent
 from memory_engine.core.threads import CompactionPolicy
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.ingest.events import EventReader, UnusableRecord
 from memory_engine.plugins import Plugin
 from memory_engine.replay.what_if import Change, trial_lines, try_change
 from memory_engine.replay.what_if.calls import Prices
 from memory_engine.replay.what_if.change import Edit, InsertEvent, ReplaceEvent, SkipEvent
+from memory_engine.thread import handle_of
 from memory_engine.wiring import model_compactor
 
 
@@ -140,7 +141,7 @@ def compactor_named(name: str, registered: Sequence[Compactor]) -> Compactor:
 def registered_compactors(engine: Engine, plugins: Sequence[Plugin]) -> list[Compactor]:
     """Those of the engine, and those that plug-ins bring."""
     return [
-        *engine.kernel[CompactionService].compactors,
+        *kernel_of(engine)[CompactionService].compactors,
         *(compactor for plugin in plugins for compactor, _ in plugin.compactors),
     ]
 
@@ -162,7 +163,7 @@ async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
         thread = engine.thread(asked.thread)
         await thread.info()
         change = await _change(asked, engine)
-        ran = partial(thread.what_if, fork_id=asked.fork_id) if keeps else partial(try_change, thread)
+        ran = partial(thread.replay.what_if, fork_id=asked.fork_id) if keeps else partial(try_change, handle_of(thread))
         try:
             report = await ran(change, progress=lambda done: progress.update({"events": done}))
         finally:
@@ -176,8 +177,8 @@ async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 async def _change(asked: argparse.Namespace, engine: Engine) -> Change:
     plugins = chosen_plugins(asked.plugins)
-    loaded = await engine.store.load(asked.thread, sources=False)
-    applied = await applied_policy(engine.kernel.reader, loaded.record, loaded.head.seq, engine.config.compaction)
+    loaded = await kernel_of(engine).store.load(asked.thread, sources=False)
+    applied = await applied_policy(kernel_of(engine).reader, loaded.record, loaded.head.seq, engine.config.compaction)
     compactor: Compactor | None = None
     if asked.model:
         compactor = model_compactor(asked.model)

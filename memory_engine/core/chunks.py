@@ -32,7 +32,7 @@ class Category(StrEnum):
     SCRATCHPAD = "scratchpad"
 
 
-_FLOW, _COMPACTABLE = Category.WORKING_FLOW, tuple(COMPACTABLE)
+FLOW, OF_FLOW = Category.WORKING_FLOW, tuple(COMPACTABLE)
 """Used for every change of a state. A tuple finds its own members without hashing them, which enums do in Python."""
 
 
@@ -130,7 +130,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     @property
     def is_compactable(self) -> bool:
         """Whether it counts towards a compaction of the working flow, and may be compacted by one."""
-        return self.category is _FLOW and self.retention in _COMPACTABLE
+        return self.category is FLOW and self.retention in OF_FLOW
 
 
 def is_of_request(chunk: Chunk) -> bool:

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from memory_engine.core.chunks import RECALLED, Chunk, ChunkType, Retention
+from memory_engine.core.chunks import FLOW, OF_FLOW, RECALLED, Chunk, ChunkType, Retention
 from memory_engine.core.persistent import MapDraft, PersistentMap, SequenceDraft, SortedSequence
 
 T_co = TypeVar("T_co", covariant=True)
@@ -66,7 +66,8 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
 
     def plus(self, chunk: Chunk, sign: int) -> "Tally":
         """With `chunk` counted in (`sign` 1) or out (-1)."""
-        flow = sign if chunk.is_compactable else 0
+        # `chunk.is_compactable`, without the call: this runs for each chunk that comes or goes
+        flow = sign if chunk.category is FLOW and chunk.retention in OF_FLOW else 0
         return Tally(
             self.chunks + sign,
             self.tokens + sign * chunk.tokens,

@@ -28,7 +28,7 @@ from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.json_form import JsonForm, as_data
 from memory_engine.core.threads import CompactionPolicy
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import InvalidChange, MemoryEngineError, ModelNotAllowed
 from memory_engine.errors.effects import Usage
 from memory_engine.files.facts import facts_of, missing
@@ -171,7 +171,7 @@ async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the t
                         timed = _Timed(compactor)
                         change = Change(compactor=timed, policy=policy, call_models=call_models)
                         rows.append(
-                            evolve(await _score_of(engine.kernel, thread_id, change, name), seconds=timed.seconds)
+                            evolve(await _score_of(kernel_of(engine), thread_id, change, name), seconds=timed.seconds)
                         )
         except (MemoryEngineError, OSError) as error:
             unread.append(Unread(str(path), str(error)))
@@ -207,7 +207,7 @@ async def _opened(path: Path, plugins: Sequence[Plugin], key_of: KeyOf | None) -
         return
     async with open_engine(":memory:", config=AS_RECORDED, plugins=plugins) as engine:
         if is_export(path):
-            await engine.import_log(path, scopes="as exported")
+            await engine.transfer.import_log(path, scopes="as exported")
         else:
             ingestion = Ingestion(engine, IngestOptions())
             await ingestion.file(path)

@@ -21,7 +21,7 @@ from attrs import define, field
 
 from memory_engine.core.arguments import PathLike, checked_path
 from memory_engine.core.cancellation import finished
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import StorageFailed, ThreadNotFound, WorkerFailed
 from memory_engine.errors.base import is_url
 from memory_engine.plugins import Plugin, installed_plugins, plugin_at
@@ -117,13 +117,13 @@ async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
             work.take_in_order()
         # this process is one of them: it begins at once, while the others load their modules
         await _together([work.here(engine), *(work.elsewhere(asked) for _ in range(several - 1))])
-        noted = await engine.store.holders(BROKEN_ROWS, VERSION)
+        noted = await kernel_of(engine).store.holders(BROKEN_ROWS, VERSION)
     reports = work.results()
     news = [report for report in reports if report.broken or (report.ok and report.thread_id in noted)]
     if news:
         async with open_engine(path, key=asked.key, plugins=_plugins_of(asked)) as engine:
             for report in news:
-                await engine.kernel[OpenThreads].note(report.thread_id, report.broken)
+                await kernel_of(engine)[OpenThreads].note(report.thread_id, report.broken)
     return reports
 
 
@@ -165,7 +165,7 @@ class _Work:
         while self._waiting:
             thread_id = self._waiting.popleft()
             try:
-                self._found(await Verifier.of(engine.kernel).verify(thread_id, partial(self._at, thread_id)))
+                self._found(await Verifier.of(kernel_of(engine)).verify(thread_id, partial(self._at, thread_id)))
             except ThreadNotFound:
                 self._gone(thread_id)
 
@@ -309,7 +309,7 @@ async def _serve(asked: _WorkerTask, answers: BinaryIO) -> None:
         async with _only_read(asked) as engine:
             while thread_id is not None:
                 try:
-                    report = await Verifier.of(engine.kernel).verify(
+                    report = await Verifier.of(kernel_of(engine)).verify(
                         thread_id, lambda events: answer(_WorkerAnswer(events))
                     )
                     answer(_WorkerAnswer(report=report))

@@ -19,7 +19,7 @@ from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.core.recordings import PAUSE, Reader, Record, RecordedConversation, RecordedFile
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.threads import CompactionPolicy
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import IdempotencyConflict, IngestError, InvalidInput, ReducerError, ThreadExists
 from memory_engine.ingest.chat import ChatReader
 from memory_engine.ingest.events import EventReader, RecordReading, Translator, UnusableRecord, event_id
@@ -29,7 +29,7 @@ from memory_engine.ingest.records import open_recording
 from memory_engine.plugins import RecordingReaders
 from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.thread import Thread
+from memory_engine.thread import Thread, handle_of
 
 T = TypeVar("T")
 
@@ -130,7 +130,7 @@ class Ingestion:
         self._options = options
         self._on_record = on_record
         self._on_pause = on_pause
-        added = self._engine.kernel[RecordingReaders].added if self._engine is not None else ()
+        added = kernel_of(self._engine)[RecordingReaders].added if self._engine is not None else ()
         self._readers = (*readers, *added)
         self.also_read: set[Path] = set()
 
@@ -212,14 +212,14 @@ class Ingestion:
                         return True
                     # else the place of a compaction in the log would depend on the machine, and its ids with it
                     if filling.into is not None:
-                        await filling.into.thread.settle()
+                        await filling.into.thread.compaction.settle()
             if conversation.strict and filling.into is None and not self.report.invalid:
                 await self._into(filling)  # a conversation that holds nothing is a thread all the same
         finally:
             if filling.stop_observing is not None:
                 filling.stop_observing()
             if filling.into is not None:
-                await filling.into.thread.settle()
+                await filling.into.thread.compaction.settle()
         return True
 
     async def _all_at_once(
@@ -247,7 +247,7 @@ class Ingestion:
             into.result.messages += 1
             if self._on_record is not None:
                 self._on_record(self.report)
-        await into.thread.settle()
+        await into.thread.compaction.settle()
         return trial
 
     def _paused(self) -> None:
@@ -329,7 +329,7 @@ async def _forked(engine: Engine, filling: "_Filling") -> Thread:
     """The fork for a branch, from the message after which it was left."""
     after, at = filling.conversation.after, 0
     if after:
-        [*found] = await engine.store.find(filling.branch_of, [event_id(filling.branch_of, after)])
+        [*found] = await kernel_of(engine).store.find(filling.branch_of, [event_id(filling.branch_of, after)])
         if not found:
             raise UnusableRecord(f"it branches off message {after!r}, which is not in thread {filling.branch_of!r}")
         at = found[0].seq
@@ -397,7 +397,7 @@ def _is_little(events: Sequence[NewEvent], thread: Thread) -> bool:
 
     A token has at least one byte, but in pictures.
     """
-    runtime = thread.kernel[OpenThreads].get(thread.id)
+    runtime = handle_of(thread).kernel[OpenThreads].get(thread.id)
     has_parts = any(not isinstance(getattr(new.event, "content", ""), str) for new in events)
     if runtime is None or has_parts or len(events) > EVENTS_AT_ONCE:
         return False
@@ -409,7 +409,7 @@ def _is_little(events: Sequence[NewEvent], thread: Thread) -> bool:
         compactable=tally.compactable + more,
         compactable_tokens=tally.compactable_tokens + size + more * FRAME_TOKENS,
     )
-    return size <= BYTES_AT_ONCE and not is_due(full, thread.kernel[CompactionService].policy_of(runtime))
+    return size <= BYTES_AT_ONCE and not is_due(full, handle_of(thread).kernel[CompactionService].policy_of(runtime))
 
 
 async def _take(translator: Translator, reading: RecordReading, into: _Target) -> str:
@@ -449,7 +449,7 @@ async def _check_place(reading: RecordReading, into: _Target) -> None:
 async def _check_open(events: Sequence[NewEvent], thread: Thread) -> None:
     """Check that the thread is not paused, which would make the file wait forever."""
     resumes = all(isinstance(new.event, ExecutionResume) for new in events)
-    if await thread.blocking_reason() is BlockingReason.PAUSED and not resumes:
+    if await thread.admin.blocking_reason() is BlockingReason.PAUSED and not resumes:
         raise UnusableRecord(f"thread {thread.id!r} is paused and takes nothing until it is resumed")
 
 

@@ -12,7 +12,6 @@ import msgspec
 from memory_engine.core.json_form import as_data
 from memory_engine.inspector.answers import Inspection, WrongQuery, answered_by_work
 from memory_engine.inspector.routes_what_if import ChangeSaid, change_of, check_length
-from memory_engine.thread import Thread
 
 BODY_BYTES_MAX = 1024 * 1024
 REASON = "undone in the inspector"
@@ -39,7 +38,7 @@ async def undo(inspection: Inspection, body: bytes) -> object:
     """Record the event that undoes a compaction; returns its seq."""
     asked = _decoded_body(body, UndoAsked)
     async with inspection.writing() as engine:
-        receipt = await Thread(engine.kernel, asked.thread).undo_compaction(asked.compaction, reason=asked.reason)
+        receipt = await engine.thread(asked.thread).compaction.undo(asked.compaction, reason=asked.reason)
     return {"thread": asked.thread, "seq": receipt.seq, "restored": len(receipt.chunks)}
 
 
@@ -49,7 +48,7 @@ async def keep(inspection: Inspection, body: bytes) -> object:
     check_length(asked.change, asked.upto)
     async with inspection.writing() as engine:
         change = await change_of(engine, asked.thread, asked.change, asked.upto, asked.max_tokens)
-        report = await Thread(engine.kernel, asked.thread).what_if(change)
+        report = await engine.thread(asked.thread).replay.what_if(change)
     return {"thread": asked.thread, "fork": report.fork_id, "head": report.head, "totals": as_data(report.fork)}
 
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from attrs import Factory, field, frozen
 
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import (
     CompactionError,
     ContextBudgetError,
@@ -174,7 +174,7 @@ class Inspection:
         Raises `WrongQuery`, `ThreadNotFound`, `SeqNotInLog`.
         """
         thread_id, seq = thread or query.text("thread"), query.number(parameter)
-        head = await self.engine.store.head(thread_id)
+        head = await kernel_of(self.engine).store.head(thread_id)
         if not least <= seq <= head.seq:
             raise SeqNotInLog(thread_id, seq, head.seq)
         return self.seen(thread_id, seq)

@@ -8,7 +8,7 @@ from memory_engine.inspector.states import Laid, Seen
 from memory_engine.replay.diff import ContextDiff, Diff, Point, diff
 from memory_engine.replay.lineage import shared_seq
 from memory_engine.replay.matching import Side, match
-from memory_engine.thread import Past
+from memory_engine.runtime.handle import PastHandle
 
 WHOLE_MAX = 2_000
 """The most chunks in a state for comparing contexts and views too; more would take too long for a page."""
@@ -47,7 +47,7 @@ async def difference(a: Seen, b: Seen) -> dict[str, object]:
     return whole.as_data() | {"context": None, "views": None, "left_out": left_out}
 
 
-async def _full_difference(a: Past, b: Past) -> dict[str, object]:
+async def _full_difference(a: PastHandle, b: PastHandle) -> dict[str, object]:
     return (await diff(a, b)).as_data()
 
 

@@ -5,6 +5,7 @@ The store is polled, since other processes write to it; slow looks come less oft
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
+from memory_engine.engine import kernel_of
 from memory_engine.errors import EngineClosed, MemoryEngineError, ThreadNotFound
 from memory_engine.inspector.answers import Inspection, Query, encode
 from memory_engine.runtime.following import Lookout
@@ -32,16 +33,16 @@ async def live(inspection: Inspection, query: Query) -> AsyncGenerator[bytes, No
 
 def _lookout(inspection: Inspection, thread_id: str | None = None) -> Lookout:
     """Totals read all threads, so not every commit causes another reading at once."""
-    return Lookout(inspection.engine.kernel, thread_id, POLL_S)
+    return Lookout(kernel_of(inspection.engine), thread_id, POLL_S)
 
 
 async def _head_news(inspection: Inspection, thread_id: str) -> News:
-    head = await inspection.engine.store.head(thread_id)
+    head = await kernel_of(inspection.engine).store.head(thread_id)
     return {"head": head.seq, "status": head.status}
 
 
 async def _threads(inspection: Inspection) -> News:
-    found = await inspection.engine.store.threads(ThreadFilter())
+    found = await kernel_of(inspection.engine).store.threads(ThreadFilter())
     return {"total": len(found), "events": sum(head.seq for _, head in found)}
 
 

@@ -9,6 +9,7 @@ from attrs import define, field
 from memory_engine.administration.days import events_by_day
 from memory_engine.core.json_form import as_data, named
 from memory_engine.core.threads import ThreadInfo
+from memory_engine.engine import kernel_of
 from memory_engine.errors import IntegrityError
 from memory_engine.errors.effects import Usage
 from memory_engine.inspector.annals import Annals, ModelUse
@@ -32,11 +33,11 @@ async def glance(inspection: Inspection, query: Query) -> object:
     `counted` of `events` are included so far; `is_done`: asking again with the same `most` gives no more.
     """
     most = query.number("most", COUNTED)
-    found = await inspection.engine.store.listed(ThreadFilter(order="updated"))
+    found = await kernel_of(inspection.engine).store.listed(ThreadFilter(order="updated"))
     threads = [ThreadInfo.of(*one) for one in found]
 
     async def counted_days() -> dict[str, int]:
-        counts = await events_by_day(inspection.engine.kernel, threads[:DAYS_OF], DAYS)
+        counts = await events_by_day(kernel_of(inspection.engine), threads[:DAYS_OF], DAYS)
         return {day.isoformat(): count for day, count in counts.items()}
 
     days = await inspection.days.now(counted_days)

@@ -11,6 +11,7 @@ from memory_engine.core.clock import to_datetime
 from memory_engine.core.events.base import UnknownEvent
 from memory_engine.core.json_form import as_data
 from memory_engine.core.records import RecordedEvent, StoredEvent
+from memory_engine.engine import kernel_of
 from memory_engine.errors import IntegrityError
 from memory_engine.inspector.answers import Inspection, Query, Route
 from memory_engine.inspector.differences import difference
@@ -40,11 +41,11 @@ async def timeline(inspection: Inspection, query: Query) -> object:
     """Events after a seq, in order."""
     thread_id = query.text("thread")
     after, limit = query.number("after", 0), query.number("limit", 200, least=1, most=EVENTS_AT_ONCE_MAX)
-    reader = inspection.engine.reader
-    head = await inspection.engine.store.head(thread_id)
+    reader = kernel_of(inspection.engine).reader
+    head = await kernel_of(inspection.engine).store.head(thread_id)
     upto = min(head.seq, after + limit)
     events: list[dict[str, object]] = []
-    async for page in _pages(inspection.engine.store, thread_id, after, upto):
+    async for page in _pages(kernel_of(inspection.engine).store, thread_id, after, upto):
         for stored in page:
             events.append(event_row(reader, thread_id, stored))
             if len(stored.payload) > PAYLOAD_LONG:
@@ -70,7 +71,7 @@ async def _pages(
 async def outline(inspection: Inspection, query: Query) -> object:
     """The outline of a log: compactions, forks, its first and last time."""
     thread_id = query.text("thread")
-    store = inspection.engine.store
+    store = kernel_of(inspection.engine).store
     head = await store.head(thread_id)
     ((record, _),) = await store.threads(ThreadFilter(id=thread_id))
     compactions = await inspection.outlines.compactions(thread_id, head)
@@ -96,12 +97,12 @@ async def find(inspection: Inspection, query: Query) -> object:
     thread_id, kind = query.text("thread"), query.text("type", "")
     wanted = _PayloadFilter(query.text("q", ""))
     after, limit = query.number("after", 0), query.number("limit", 50, least=1, most=FOUND_MAX)
-    reader = inspection.engine.reader
-    head = await inspection.engine.store.head(thread_id)
+    reader = kernel_of(inspection.engine).reader
+    head = await kernel_of(inspection.engine).store.head(thread_id)
     events: list[dict[str, object]] = []
     scanned = taken = 0
     types = {kind} if kind else None
-    async for page in _pages(inspection.engine.store, thread_id, after, head.seq, types):
+    async for page in _pages(kernel_of(inspection.engine).store, thread_id, after, head.seq, types):
         for stored in await beside(partial(wanted.among, page, limit - len(events))):
             events.append(event_row(reader, thread_id, stored))
             if len(events) == limit:
@@ -161,7 +162,7 @@ async def event(inspection: Inspection, query: Query) -> object:
     With `quick`, an event of a long log comes at once, without the difference: `is_later`, it can be asked for.
     """
     past = await inspection.past(query, least=1)
-    reader = inspection.engine.reader
+    reader = kernel_of(inspection.engine).reader
     recorded = reader.decode(past.id, (await reader.rows_at(past.id, {past.seq}))[past.seq])
     whole, others = recorded.chunks[:EVENT_CHUNKS_MAX], recorded.chunks[EVENT_CHUNKS_MAX:]
     told = {

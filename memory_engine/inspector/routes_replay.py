@@ -2,6 +2,7 @@
 
 from memory_engine.core.chain import decode_row
 from memory_engine.core.records import StoredEvent
+from memory_engine.engine import kernel_of
 from memory_engine.inspector.answers import Inspection, Query, Route, TooMuch, WrongQuery
 from memory_engine.inspector.differences import difference
 from memory_engine.inspector.offload import apart
@@ -25,13 +26,13 @@ _WINDOW = 512
 async def why(inspection: Inspection, query: Query) -> object:
     """The explanation of a chunk, or a view's row (`view:NAME/KEY`): a tree that ends at events."""
     thread_id, chunk_id = query.text("thread"), query.text("chunk")
-    head = await inspection.engine.store.head(thread_id)
+    head = await kernel_of(inspection.engine).store.head(thread_id)
     past = await inspection.seen(thread_id, head.seq).held()
 
     async def explained() -> dict[str, object]:
         return (await explain(past, chunk_id)).as_data()
 
-    return await apart(inspection.engine.kernel, explained)
+    return await apart(kernel_of(inspection.engine), explained)
 
 
 async def diff_of_points(inspection: Inspection, query: Query) -> object:
@@ -43,7 +44,7 @@ async def diff_of_points(inspection: Inspection, query: Query) -> object:
 async def ledger(inspection: Inspection, query: Query) -> object:
     """Which events broke the prompt cache between two seqs; by default over the latest calls before `upto`."""
     engine, thread_id = inspection.engine, query.text("thread")
-    head = await engine.store.head(thread_id)
+    head = await kernel_of(engine).store.head(thread_id)
     if head.chunks > LEDGER_STATE_CHUNKS_MAX:
         raise TooMuch("the cache ledger", head.chunks)
     upto = inspection.seen(thread_id, head.seq) if not query.text("upto", "") else await inspection.past(query, "upto")
@@ -60,14 +61,14 @@ async def ledger(inspection: Inspection, query: Query) -> object:
         return (await cache_ledger(begin, upto, max_tokens)).as_data()
 
     all_calls = await _calls_in_all(inspection, upto)
-    return {"after": begin.seq, "upto": upto.seq, "all_calls": all_calls, **await apart(engine.kernel, kept)}
+    return {"after": begin.seq, "upto": upto.seq, "all_calls": all_calls, **await apart(kernel_of(engine), kept)}
 
 
 async def _calls_in_all(inspection: Inspection, upto: Seen) -> int | None:
     """The number of model calls up to a seq; `None` if the log is too long to count them for a page."""
     if upto.seq > COUNTED_EVENTS_MAX:
         return None
-    reader, count = inspection.engine.reader, 0
+    reader, count = kernel_of(inspection.engine).reader, 0
     runs = Runs(inspection.engine.events)
 
     def step(stored: StoredEvent) -> None:
@@ -81,7 +82,7 @@ async def _calls_in_all(inspection: Inspection, upto: Seen) -> int | None:
 
 async def _calls_ago(inspection: Inspection, upto: Seen, calls: int) -> int:
     """The seq before a model's latest answers, or as far back as a ledger goes."""
-    reader, registry = inspection.engine.reader, inspection.engine.events
+    reader, registry = kernel_of(inspection.engine).reader, inspection.engine.events
     types = {cls.event_type for cls in registry.classes() if cls.event_role == "assistant"}
     last, found, least = upto.seq, 0, max(0, upto.seq - LEDGER_EVENTS_MAX)
     while last > least:

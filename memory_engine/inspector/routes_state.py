@@ -16,6 +16,7 @@ from memory_engine.context.unsaid import with_unsaid
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.json_form import as_data, named
 from memory_engine.core.tokens import TokenCounter
+from memory_engine.engine import kernel_of
 from memory_engine.errors import UnknownView
 from memory_engine.inspector.answers import Inspection, Query, Route
 from memory_engine.inspector.offload import apart, beside
@@ -69,7 +70,7 @@ async def context(inspection: Inspection, query: Query) -> object:
     past, max_tokens = await inspection.past(query), query.number_if_given("max_tokens", least=1)
     question = query.text("query", "")
     whole = await past.state()
-    kernel = inspection.engine.kernel
+    kernel = kernel_of(inspection.engine)
     builder = kernel[ContextBuilder]
     standing = await standing_blocks(past, whole, DEFAULT_POLICY, query=question or None, at=past.seq)
     covered = await covered_originals(past, whole, max_tokens, at=past.seq)
@@ -87,7 +88,7 @@ async def context(inspection: Inspection, query: Query) -> object:
 
 async def recall(inspection: Inspection, query: Query) -> object:
     """The finds of memory for a question, as of a seq, best first, with each signal's part of a hit's score."""
-    past, kernel = await inspection.past(query), inspection.engine.kernel
+    past, kernel = await inspection.past(query), kernel_of(inspection.engine)
     question = checked_query(query.text("query"))
     limit = query.number("limit", HITS, least=1, most=HITS_MAX)
     service = kernel[Recall]
@@ -156,13 +157,13 @@ def _content_text(content: object) -> str:
 async def chunk(inspection: Inspection, query: Query) -> object:
     """A chunk with its whole text, even if a compaction covers it."""
     thread_id, chunk_id = query.text("thread"), query.text("id")
-    return chunk_as_data(await inspection.engine.thread(thread_id).chunk(chunk_id))
+    return chunk_as_data(await inspection.engine.thread(thread_id).replay.chunk(chunk_id))
 
 
 async def originals(inspection: Inspection, query: Query) -> object:
     """The chunks that a summary was made of, in order; for a summary among them, ask again."""
     thread_id, chunk_id = query.text("thread"), query.text("chunk")
-    summary = await inspection.engine.thread(thread_id).chunk(chunk_id)
+    summary = await inspection.engine.thread(thread_id).replay.chunk(chunk_id)
     chunks = await inspection.states.chunks(thread_id, summary.parent_ids[:CHUNKS_MAX])
     return {"total": len(summary.parent_ids), "chunks": [chunk_row(one) for one in chunks.values()]}
 
@@ -188,10 +189,10 @@ async def views(inspection: Inspection, query: Query) -> object:
     A view is in use once one of its own events has happened; sessions, clearing and forgetting occur in every log.
     """
     past = await inspection.past(query)
-    head = await inspection.engine.store.head(past.id)
+    head = await kernel_of(inspection.engine).store.head(past.id)
     common = {cls.event_type for cls in inspection.engine.events.classes() if cls.__module__ == MemoryForget.__module__}
     found: list[dict[str, object]] = []
-    for projection in inspection.engine.kernel.projections:
+    for projection in kernel_of(inspection.engine).projections:
         types = event_types(projection)
         if types is not None and not last_of(head, types):
             continue  # nothing that it reads has ever happened in this thread
@@ -212,7 +213,7 @@ async def view(inspection: Inspection, query: Query) -> object:
 
 
 def _projection(inspection: Inspection, name: str) -> Projection[object]:
-    known = {projection.name: projection for projection in inspection.engine.kernel.projections}
+    known = {projection.name: projection for projection in kernel_of(inspection.engine).projections}
     if name not in known:
         raise UnknownView(name, tuple(known))
     return known[name]

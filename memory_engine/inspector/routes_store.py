@@ -7,6 +7,7 @@ from attrs import frozen
 from memory_engine.core.json_form import named
 from memory_engine.core.threads import Head, ThreadInfo, ThreadRecord
 from memory_engine.core.version import installed_version
+from memory_engine.engine import kernel_of
 from memory_engine.inspector.answers import Inspection, Query, Route
 from memory_engine.inspector.offload import beside
 from memory_engine.store.protocol import ThreadFilter
@@ -19,7 +20,7 @@ FORKS_MAX = 2_000
 
 async def store(inspection: Inspection, _query: Query) -> object:
     """Totals over the store; of a large one, recent ones."""
-    totals = await inspection.totals.now(inspection.engine.store.stats)
+    totals = await inspection.totals.now(kernel_of(inspection.engine).store.stats)
     return {
         "path": inspection.path,
         "read_only": inspection.engine.config.read_only,
@@ -36,7 +37,7 @@ async def threads(inspection: Inspection, query: Query) -> object:
         {name: query.text(name, "") for name in ("kind", "user", "tenant", "agent", "status")},
     )
     offset, limit = query.number("offset", 0), query.number("limit", 200, least=1, most=THREADS_AT_ONCE_MAX)
-    found = await inspection.engine.store.listed(ThreadFilter(order="updated"))
+    found = await kernel_of(inspection.engine).store.listed(ThreadFilter(order="updated"))
     return await beside(lambda: _threads_page(found, wanted, offset, limit))
 
 
@@ -89,7 +90,7 @@ async def forks(inspection: Inspection, query: Query) -> object:
     waiting, count = [root], 1
     while waiting:
         parent = waiting.pop()
-        for fork_id in await inspection.engine.store.forks(parent.id):
+        for fork_id in await kernel_of(inspection.engine).store.forks(parent.id):
             if count == FORKS_MAX:
                 return root.data | {"cut": True}
             fork = _fork(*await _one(inspection, fork_id))
@@ -116,9 +117,9 @@ def _fork(record: ThreadRecord, head: Head) -> _Fork:
 
 async def _one(inspection: Inspection, thread_id: str) -> tuple[ThreadRecord, Head]:
     """A thread's record. Raises `ThreadNotFound`."""
-    found = await inspection.engine.store.threads(ThreadFilter(id=thread_id))
+    found = await kernel_of(inspection.engine).store.threads(ThreadFilter(id=thread_id))
     if not found:
-        await inspection.engine.store.head(thread_id)
+        await kernel_of(inspection.engine).store.head(thread_id)
     return found[0]
 
 

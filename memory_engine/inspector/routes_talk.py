@@ -6,6 +6,7 @@ from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.events.base import Content, FilePart, ImagePart, Part, TextPart
 from memory_engine.core.json_form import named
+from memory_engine.engine import kernel_of
 from memory_engine.inspector.answers import Inspection, Query, Route
 from memory_engine.inspector.outlines import call_row
 from memory_engine.inspector.states import Seen, turns_of
@@ -33,7 +34,7 @@ async def talk(inspection: Inspection, query: Query) -> object:
     offset = query.number_if_given("offset")
     is_whole = summary or offset is not None or not query.number("quick", 0, most=1)
     if not is_whole and not await inspection.states.is_at_hand(past.id, past.seq):
-        last = await last_turns(inspection.engine.reader, past.id, past.seq, limit)
+        last = await last_turns(kernel_of(inspection.engine).reader, past.id, past.seq, limit)
         if last is not None:
             return {
                 **await _page(inspection, past, last),
@@ -43,7 +44,7 @@ async def talk(inspection: Inspection, query: Query) -> object:
                 "limit": limit,
             }
     if summary:
-        covering = await inspection.engine.thread(past.id).chunk(summary)
+        covering = await inspection.engine.thread(past.id).replay.chunk(summary)
         behind = await inspection.states.chunks(past.id, covering.parent_ids[:COVERED_MAX])
         turns = turns_of(behind.values())
     else:
@@ -68,7 +69,7 @@ async def _page(inspection: Inspection, past: Seen, page: Sequence[Sequence[str]
 async def _times(inspection: Inspection, thread_id: str, chunks: Iterable[Chunk]) -> dict[int, str]:
     """When the events that first brought the chunks were recorded, by seq."""
     seqs = sorted({chunk.said_at for chunk in chunks})
-    found = await inspection.engine.store.read_at(thread_id, seqs)
+    found = await kernel_of(inspection.engine).store.read_at(thread_id, seqs)
     return {stored.seq: to_datetime(stored.recorded_at_us).isoformat() for stored in found}
 
 

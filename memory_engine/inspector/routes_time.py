@@ -21,6 +21,7 @@ from memory_engine.core.excerpts import of_event, one_line
 from memory_engine.core.json_form import as_data
 from memory_engine.core.origins import role_of
 from memory_engine.core.records import StoredEvent
+from memory_engine.engine import kernel_of
 from memory_engine.errors import SeqNotInLog
 from memory_engine.inspector.annals import FAILED, LogClock, ModelUse, TimedExchange, ToolTimes, answered_by, calls_of
 from memory_engine.inspector.answers import Inspection, Query, Route
@@ -52,7 +53,7 @@ async def tokens(inspection: Inspection, query: Query) -> object:
 
 async def _walked(inspection: Inspection, thread_id: str) -> tuple[int, Walk]:
     """The head of a thread, and its walk, advanced by a piece."""
-    head = await inspection.engine.store.head(thread_id)
+    head = await kernel_of(inspection.engine).store.head(thread_id)
     walks = inspection.states.walks
     return head.seq, await walks.upto(thread_id, head.seq, head=head.seq, events=WALKED_AT_ONCE)
 
@@ -97,12 +98,12 @@ def _longest(one: tuple[str, ToolTimes]) -> int:
 
 async def _openings(inspection: Inspection, thread_id: str, page: Sequence[TimedExchange]) -> dict[int, str]:
     """How each exchange began, by its first seq."""
-    rows = await inspection.engine.store.read_at(thread_id, [one.first for one in page])
+    rows = await kernel_of(inspection.engine).store.read_at(thread_id, [one.first for one in page])
     return {row.seq: _event_summary(inspection, thread_id, row) for row in rows}
 
 
 def _event_summary(inspection: Inspection, thread_id: str, stored: StoredEvent) -> str:
-    event, _ = decode_row(thread_id, stored, inspection.engine.reader.registry)
+    event, _ = decode_row(thread_id, stored, kernel_of(inspection.engine).reader.registry)
     return one_line(of_event(event), SAID_MAX)
 
 
@@ -121,10 +122,10 @@ async def waterfall(inspection: Inspection, query: Query) -> object:
     if not exchange.first <= past.seq <= exchange.last:
         raise SeqNotInLog(past.id, past.seq, walk.seq)
     last = min(exchange.last, exchange.first + BARS_MAX - 1)
-    rows = await inspection.engine.reader.walk(past.id, after=exchange.first - 1, upto=last).all()
+    rows = await kernel_of(inspection.engine).reader.walk(past.id, after=exchange.first - 1, upto=last).all()
     bars = _Bars(LogClock(inspection.engine.events), exchange.begun_us)
     for row in rows:
-        event, reduction = decode_row(past.id, row, inspection.engine.reader.registry)
+        event, reduction = decode_row(past.id, row, kernel_of(inspection.engine).reader.registry)
         bars.put(row, event, sum(chunk.tokens for chunk in reduction.chunks))
     began = to_datetime(exchange.begun_us).isoformat()
     place = {"number": number + 1, "of": len(exchanges), "at": began}

@@ -22,7 +22,7 @@ from memory_engine.core.json_form import as_data
 from memory_engine.core.reduction import NOTHING, ReduceContext, Reduction
 from memory_engine.core.state import StateView
 from memory_engine.core.threads import CompactionPolicy
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import ContextBudgetError, InvalidPolicy
 from memory_engine.ingest.events import EventReader, UnusableRecord
 from memory_engine.inspector.answers import Inspection, Query, Route, TooLong, WrongQuery
@@ -31,6 +31,7 @@ from memory_engine.inspector.routes_state import message_row
 from memory_engine.plugins import Plugin
 from memory_engine.replay.what_if import Change, Trial, try_change
 from memory_engine.replay.what_if.change import Edit, InsertEvent, ReplaceEvent, SkipEvent
+from memory_engine.thread import handle_of
 
 EVENTS_MAX = 20_000
 """Events that are run again for a page."""
@@ -64,16 +65,16 @@ class ChangeSaid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def options(inspection: Inspection, query: Query) -> object:
     """The possible changes of a thread, and the compactions of it that can be undone."""
     engine, thread_id = inspection.engine, query.text("thread")
-    head = await engine.store.head(thread_id)
+    head = await kernel_of(engine).store.head(thread_id)
     walk = await inspection.states.walks.upto(thread_id, head.seq, head=head.seq, events=EVENTS_MAX)
     reducers = [
         {"name": one.name, "type": one.event_type}
         for kind in sorted(walk.annals.types)
-        for one in engine.kernel.reducers.of_type(kind)
+        for one in kernel_of(engine).reducers.of_type(kind)
     ]
     outlined = await inspection.outlines.compactions(thread_id, head)
     is_compacted = any(one.is_completed for one in outlined)
-    service = engine.kernel[CompactionService]
+    service = kernel_of(engine)[CompactionService]
     return {
         "head": head.seq,
         "may_write": inspection.may_write,
@@ -97,11 +98,11 @@ async def what_if(inspection: Inspection, query: Query) -> object:
     past = await inspection.past(query, "upto")
     max_tokens = query.number_if_given("max_tokens", least=1)
     said = change_said(query.text("change"))
-    kernel = inspection.engine.kernel
+    kernel = kernel_of(inspection.engine)
 
     async def tried() -> Trial:
         change = await change_of(inspection.engine, past.id, said, past.seq, max_tokens)
-        return await try_change(inspection.engine.thread(past.id), change)
+        return await try_change(handle_of(inspection.engine.thread(past.id)), change)
 
     check_length(said, past.seq)
     trial = await apart(kernel, tried)
@@ -130,11 +131,11 @@ async def change_of(engine: Engine, thread_id: str, said: ChangeSaid, upto: int,
     """The change that a page says. Raises `WrongQuery`, `CompactionNotLive`."""
     edits = [_edit(engine, thread_id, edit) for edit in said.edits]
     if said.undo:
-        undone = await undoing(engine.thread(thread_id), said.undo)
+        undone = await undoing(handle_of(engine.thread(thread_id)), said.undo)
         if undone.seen != upto:
             raise WrongQuery("upto", str(upto), f"a compaction is undone at the end of the log, {undone.seen}")
         edits.append(InsertEvent(upto, undone))
-    known = _compactors(engine.kernel[CompactionService])
+    known = _compactors(kernel_of(engine)[CompactionService])
     if said.compactor and said.compactor not in known:
         raise WrongQuery("compactor", said.compactor, f"there are {', '.join(sorted(known))}")
     return Change(
@@ -149,8 +150,8 @@ async def change_of(engine: Engine, thread_id: str, said: ChangeSaid, upto: int,
 
 async def _applied(engine: Engine, thread_id: str, upto: int) -> CompactionPolicy:
     """The policy that the log was compacted by."""
-    record = (await engine.store.load(thread_id, sources=False)).record
-    return await applied_policy(engine.kernel.reader, record, upto, engine.config.compaction)
+    record = (await kernel_of(engine).store.load(thread_id, sources=False)).record
+    return await applied_policy(kernel_of(engine).reader, record, upto, engine.config.compaction)
 
 
 def _policy(base: CompactionPolicy, fields: Mapping[str, object]) -> CompactionPolicy | None:
@@ -183,7 +184,7 @@ def _edit(engine: Engine, thread_id: str, said: EditSaid) -> Edit:
 def _without_reducers(engine: Engine, names: Sequence[str]) -> Plugin:
     """A plug-in in which these reducers do nothing. Raises `WrongQuery` for one that is not there."""
     plugin = Plugin("without " + ", ".join(names))
-    known = set(engine.kernel.reducers.names())
+    known = set(kernel_of(engine).reducers.names())
     for name in names:
         if name not in known:
             raise WrongQuery("change", name, "there is no such reducer")

@@ -15,12 +15,12 @@ from attrs import frozen
 
 from memory_engine.core.chunks import Category, Chunk, ChunkType
 from memory_engine.core.state import Placed, State
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.inspector.offload import beside
 from memory_engine.inspector.walks import STATES_MAX, Walks
+from memory_engine.runtime.handle import PastHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.reader import FAR, LogReader, MomentLike
-from memory_engine.thread import Past
 
 T = TypeVar("T", bound=Sized)
 V = TypeVar("V")
@@ -152,11 +152,11 @@ class States:
         return found is not None and seq - found[0] <= FAR
 
 
-class Seen(Past):
+class Seen(PastHandle):
     """A thread at a seq that uses the inspector's cached states."""
 
     def __init__(self, engine: Engine, states: States, thread_id: str, seq: int) -> None:
-        super().__init__(engine.kernel, thread_id, seq)
+        super().__init__(kernel_of(engine), thread_id, seq)
         self._states = states
 
     async def state(self, *, at: MomentLike | None = None) -> State:
@@ -176,7 +176,7 @@ class Seen(Past):
         return await self._states.chunks(self.id, chunk_ids)
 
 
-class Held(Past):
+class Held(PastHandle):
     """A thread at the seq of a loaded state."""
 
     def __init__(self, kernel: Kernel, thread_id: str, state: State) -> None:

@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 from memory_engine.core.events.delivery import Destination
 from memory_engine.core.records import NewEvent
 from memory_engine.core.threads import ThreadInfo
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import Conflict, MissingExtra, ThreadNotFound
 from memory_engine.integrations.adk_events import (
     KINDS,
@@ -45,7 +45,7 @@ from memory_engine.integrations.recalled import RECALL_TOKENS, recall_tokens_of,
 from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.life import forgetting
-from memory_engine.thread import Thread
+from memory_engine.thread import Thread, handle_of
 from memory_engine.views.sessions.events import SessionBegun, SessionEntryKept, SharedState
 from memory_engine.views.sessions.fold import SessionEntryRow, SessionHead
 from memory_engine.views.sessions.view import Session, Shared, as_json
@@ -200,10 +200,10 @@ class MemoryEngineSessionService(BaseSessionService):
         thread = await owned.open(self._id(app_name, user_id, session_id))
         own, shared = self._scoped(thread.id, app_name, user_id, EventActions(state_delta=state))
         begun = SessionBegun(timestamp=platform_time.get_time(), state=own, shared=shared)
-        head = await thread.last_seq()
+        head = await handle_of(thread).last_seq()
         try:
-            if await Session(thread).head() is None:
-                await Session(thread).begin(begun, expected_seq=head)
+            if await Session(handle_of(thread)).head() is None:
+                await Session(handle_of(thread)).begin(begun, expected_seq=head)
                 await self._settle()
                 found = await self._get(app_name, user_id, session_id, GetSessionConfig(num_recent_events=0))
                 if found is not None:
@@ -214,7 +214,7 @@ class MemoryEngineSessionService(BaseSessionService):
 
     async def _get(self, app_name: str, user_id: str, session_id: str, config: GetSessionConfig) -> AdkSession | None:
         thread = await self._thread(app_name, user_id, session_id)
-        kept = None if thread is None else Session(thread)
+        kept = None if thread is None else Session(handle_of(thread))
         head = None if kept is None else await kept.head()
         if kept is None or head is None:
             return None
@@ -233,7 +233,7 @@ class MemoryEngineSessionService(BaseSessionService):
             thread = await self._owned(app_name, info.user_id).find(info.id)
             if thread is None:
                 continue
-            kept = Session(thread)
+            kept = Session(handle_of(thread))
             with suppress(ThreadNotFound):  # it was deleted meanwhile
                 head, state = await kept.head(), await kept.state()
                 if head is not None:
@@ -251,10 +251,10 @@ class MemoryEngineSessionService(BaseSessionService):
         if thread is None:
             return
         with suppress(ThreadNotFound):
-            await thread.delivered()
+            await thread.views.delivered()
             for kind in KINDS.values():
-                await self._outlive(Shared(self._scope(kind, app_name, user_id), app_name), thread.id)
-            await thread.delete(reason="its session was deleted")
+                await self._outlive(Shared(handle_of(self._scope(kind, app_name, user_id)), app_name), thread.id)
+            await thread.admin.delete(reason="its session was deleted")
 
     async def _outlive(self, shared: Shared, thread_id: str) -> None:
         while True:
@@ -268,7 +268,7 @@ class MemoryEngineSessionService(BaseSessionService):
         return self.engine.agent(app_name, tenant_id=self._tenant_id)
 
     async def _shared_state(self, kind: str, app_name: str, user_id: str) -> dict[str, Any]:
-        return await Shared(self._scope(kind, app_name, user_id), app_name).state()
+        return await Shared(handle_of(self._scope(kind, app_name, user_id)), app_name).state()
 
     async def _all_shared(self, app_name: str, user_id: str) -> dict[str, Any]:
         await self._settle()
@@ -276,7 +276,7 @@ class MemoryEngineSessionService(BaseSessionService):
 
     async def _settle(self) -> None:
         """Wait for state under way; a paused thread gets its state when it resumes."""
-        await self.engine.kernel[Relay].settle()
+        await kernel_of(self.engine)[Relay].settle()
 
     def _scoped(
         self, thread_id: str, app_name: str, user_id: str, actions: EventActions
@@ -300,7 +300,7 @@ class MemoryEngineSessionService(BaseSessionService):
             thread = await self._thread(session.app_name, session.user_id, session.id)
             if thread is None:
                 raise SessionNotFoundError(f"Session {session.id} not found.")
-            kept = Session(thread)
+            kept = Session(handle_of(thread))
             expected = int(session._storage_update_marker or 0)
             head = await self._checked(session, kept) if not expected else None
             expected = head.seq if head is not None else expected
@@ -333,9 +333,9 @@ class MemoryEngineSessionService(BaseSessionService):
     async def _known(self, kept: Session, event: Event) -> tuple[bool, str]:
         """Whether an event was stored before, and the id to store it under, if its own is taken."""
         event_id = derived_id("adk", kept.thread.id, event.id)
-        for stored in await self.engine.store.find(kept.thread.id, [event_id]):
+        for stored in await kernel_of(self.engine).store.find(kept.thread.id, [event_id]):
             [same] = await kept.entries(await kept.entry_rows_from(stored.seq))
-            return event_of(same) == event_again(event), self.engine.kernel.new_id()
+            return event_of(same) == event_again(event), kernel_of(self.engine).new_id()
         return False, event_id
 
     async def _keep(self, session: AdkSession, kept: Session, event: Event, event_id: str, expected: int) -> int:
@@ -365,7 +365,7 @@ class MemoryEngineSessionService(BaseSessionService):
         seqs = {seq for row in rows[begin:] for seq in range(row.seq - row.messages, row.seq)}
         if not seqs:
             return []
-        ids = await self.engine.reader.ids_at(kept.thread.id, seqs)
+        ids = await kernel_of(self.engine).reader.ids_at(kept.thread.id, seqs)
         return [NewEvent(await forgetting(kept.thread, event_ids=list(ids), reason="the session was rewound"))]
 
 

@@ -8,12 +8,13 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from memory_engine.core.records import NewEvent
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import MissingExtra, ThreadNotFound
 from memory_engine.integrations.adk_events import MARK, adk_texts, said_by, thread_id_of
 from memory_engine.integrations.home import HomeLoop
 from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.projections.outbox import derived_id
+from memory_engine.thread import handle_of
 from memory_engine.views.sessions.events import SessionEntryKept
 from memory_engine.views.sessions.fold import SessionEntryRow
 from memory_engine.views.sessions.view import Session, as_json
@@ -125,7 +126,7 @@ class MemoryEngineMemoryService(BaseMemoryService):
     async def _add(self, app_name: str, user_id: str, memories: Sequence[tuple[MemoryEntry, float]]) -> None:
         thread = await self._owned(app_name, user_id).open(self._id(app_name, user_id))
         wanted = {derived_id("adk", thread.id, memory.id or ""): (memory, at) for memory, at in memories}
-        known = {stored.id for stored in await self.engine.store.find(thread.id, list(wanted))}
+        known = {stored.id for stored in await kernel_of(self.engine).store.find(thread.id, list(wanted))}
         for event_id, (memory, at) in wanted.items():
             texts = adk_texts(memory.content)
             if event_id in known or not texts:
@@ -134,13 +135,13 @@ class MemoryEngineMemoryService(BaseMemoryService):
             beside = [NewEvent(said, f"{event_id}.said", datetime.fromtimestamp(at, UTC))]
             entry = memory.model_dump_json(by_alias=True, exclude_defaults=True)
             kept = SessionEntryKept(id=memory.id or "", entry=entry, timestamp=at)
-            await Session(thread).keep(NewEvent(kept, event_id), beside, texts)
+            await Session(handle_of(thread)).keep(NewEvent(kept, event_id), beside, texts)
 
     async def _search(self, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         thread = await self._owned(app_name, user_id).find(self._id(app_name, user_id))
         if thread is None:
             return SearchMemoryResponse(memories=[])
-        kept, rows = Session(thread), dict[int, SessionEntryRow]()
+        kept, rows = Session(handle_of(thread)), dict[int, SessionEntryRow]()
         if query.strip():
             with suppress(ThreadNotFound):
                 for hit in await thread.search(query, limit=FOUND_MAX * _PASSAGES):
@@ -155,8 +156,8 @@ class MemoryEngineMemoryService(BaseMemoryService):
             return
         event_id = derived_id("adk", thread.id, memory_id)
         with suppress(ThreadNotFound):
-            for stored in await self.engine.store.find(thread.id, [event_id]):
-                if stored.seq in {row.seq for row in await Session(thread).entry_rows_from(stored.seq)}:
+            for stored in await kernel_of(self.engine).store.find(thread.id, [event_id]):
+                if stored.seq in {row.seq for row in await Session(handle_of(thread)).entry_rows_from(stored.seq)}:
                     await thread.forget(event_ids=[event_id, f"{event_id}.said"], reason="the memory was deleted")
 
 

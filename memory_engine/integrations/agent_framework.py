@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.messages import LlmTextResponse, UserMessage
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import InvalidArgument, MissingExtra, ThreadNotFound
 from memory_engine.integrations.entries import EntryList, Json, OwnMessage, loaded
 from memory_engine.integrations.home import HomeLoop
@@ -197,7 +197,7 @@ def _framework_entry(entry: Json, message: Message, engine: Engine) -> OwnMessag
     messages = _openai(message)
     texts = [str(text) for one in messages for text in (one.get("content"), *_call_texts(one)) if text]
     said = _text_event(str(message.role), "\n".join(texts)) if texts else None
-    name = engine.kernel.new_id()
+    name = kernel_of(engine).new_id()
     return OwnMessage(id=name, entry=entry, messages=messages, texts=_framework_texts(entry), said=said, name=name)
 
 

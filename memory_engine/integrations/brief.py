@@ -9,7 +9,7 @@ from memory_engine.context.brief_block import RankedBlock
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.errors import ThreadNotFound
 from memory_engine.integrations.owned import OwnedThreads
-from memory_engine.thread import Thread
+from memory_engine.thread import Thread, handle_of
 from memory_engine.views.brief.view import heading, weighed
 
 BRIEF_TOKENS = 2_000
@@ -43,5 +43,5 @@ async def brief_text(thread: Thread, *, beside: Iterable[str] = (), max_tokens: 
         return ""
     offered = [replace(one, request=False) for one in offered]  # the request itself is in what the framework sends
     whole = RankedBlock.whole("brief", heading(brief), offered)
-    block = whole.within(max_tokens, thread.kernel[ContextBuilder].counter)
+    block = whole.within(max_tokens, handle_of(thread).kernel[ContextBuilder].counter)
     return f"{BRIEF_MARK} {block.text}" if block.lines else ""

@@ -47,7 +47,7 @@ from memory_engine.integrations.home import HomeLoop
 from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.life import forgetting
-from memory_engine.thread import Thread
+from memory_engine.thread import Thread, handle_of
 from memory_engine.views.sessions.fold import SessionEntryRow
 from memory_engine.views.sessions.view import Session
 
@@ -137,12 +137,12 @@ class MemoryEngineSessionStore:
         threads, of_agent = self._threads(key), bool(key.get("subpath"))
         while True:
             thread = await threads.open(self.thread_id(key))
-            seq = await thread.last_seq()
+            seq = await handle_of(thread).last_seq()
             new = await _unknown(thread, run)
             if not new:
                 return
             own = [_claude_entry(thread, entry, of_agent=of_agent) for entry in new]
-            said = await entry_events(thread, own, time.time(), format="anthropic")
+            said = await entry_events(handle_of(thread), own, time.time(), format="anthropic")
             events = [*await _left(thread, new[0]), *(map(_as_agents, said) if of_agent else said)]
             try:
                 await thread.dispatch_all(events, expected_seq=seq)
@@ -191,7 +191,7 @@ class MemoryEngineSessionStore:
             thread = await self._owner().find(thread_id)
             if thread is not None:
                 with suppress(ThreadNotFound):
-                    await thread.delete(reason="its session was deleted")
+                    await thread.admin.delete(reason="its session was deleted")
 
 
 def _mtime(info: ThreadInfo) -> int:
@@ -217,7 +217,7 @@ def _runs(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
 async def _unknown(thread: Thread, run: Sequence[Entry]) -> list[Entry]:
     """The entries that are not stored yet, each once."""
     ids = [_event_id(thread, uuid_of(entry)) if uuid_of(entry) else "" for entry in run]
-    there = {stored.id for stored in await thread.kernel.store.find(thread.id, list(filter(None, ids)))}
+    there = {stored.id for stored in await handle_of(thread).kernel.store.find(thread.id, list(filter(None, ids)))}
     new = []
     for entry, event_id in zip(run, ids, strict=True):
         if event_id not in there:
@@ -228,7 +228,7 @@ async def _unknown(thread: Thread, run: Sequence[Entry]) -> list[Entry]:
 
 def _claude_entry(thread: Thread, entry: Entry, *, of_agent: bool) -> OwnMessage:
     uuid, message = uuid_of(entry), message_of(entry, of_agent=of_agent)
-    name = _event_id(thread, uuid) if uuid else thread.kernel.new_id()
+    name = _event_id(thread, uuid) if uuid else handle_of(thread).kernel.new_id()
     return OwnMessage(
         id=uuid or name,
         entry=entry,
@@ -266,11 +266,11 @@ async def _left(thread: Thread, first: Entry) -> list[NewEvent]:
         return []
     at, parent = 0, first["parentUuid"]
     if parent is not None:
-        found = await thread.kernel.store.find(thread.id, [_event_id(thread, str(parent))])
+        found = await handle_of(thread).kernel.store.find(thread.id, [_event_id(thread, str(parent))])
         if not found:
             return []
         at = found[0].seq
-    session = Session(thread)
+    session = Session(handle_of(thread))
     rows = await session.entry_rows(_LOOK)
     if len(rows) == _LOOK and rows[0].seq > at:
         rows = await session.entry_rows()
@@ -278,8 +278,8 @@ async def _left(thread: Thread, first: Entry) -> list[NewEvent]:
     if all(answers_only(one.entry) for one in await session.entries(later)):
         return []
     seqs = {seq for row in later for seq in _said_at(row)}
-    ids = await thread.kernel.reader.ids_at(thread.id, seqs)
-    return [NewEvent(await forgetting(thread, event_ids=list(ids), reason=LEFT))]
+    ids = await handle_of(thread).kernel.reader.ids_at(thread.id, seqs)
+    return [NewEvent(await forgetting(handle_of(thread), event_ids=list(ids), reason=LEFT))]
 
 
 def _said_at(row: SessionEntryRow) -> range:
@@ -288,7 +288,7 @@ def _said_at(row: SessionEntryRow) -> range:
 
 
 async def _loaded(thread: Thread) -> list[Entry]:
-    session = Session(thread)
+    session = Session(handle_of(thread))
     rows = await session.entry_rows()
     entries: list[Entry] = [one.entry for one in await session.entries(rows)]
     seqs = await _gone(thread)
@@ -298,7 +298,7 @@ async def _loaded(thread: Thread) -> list[Entry]:
 
 async def _gone(thread: Thread) -> Set[int]:
     """The seqs of events that were forgotten or erased, but for those of branches that the session left."""
-    reader, seqs = thread.kernel.reader, set[int]()
+    reader, seqs = handle_of(thread).kernel.reader, set[int]()
     for recorded in (await reader.forgotten(thread.id)).events:
         if isinstance(recorded.event, MemoryForget) and recorded.event.reason != LEFT:
             seqs |= recorded.event.origins()

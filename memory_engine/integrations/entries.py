@@ -17,7 +17,7 @@ from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.life import forgetting
 from memory_engine.runtime.messages import groups_as_events
-from memory_engine.thread import Thread
+from memory_engine.thread import Thread, handle_of
 from memory_engine.views.sessions.events import SessionEntryKept
 from memory_engine.views.sessions.fold import SessionEntryRow
 from memory_engine.views.sessions.view import Session, as_json, quoting
@@ -73,7 +73,7 @@ class EntryList:
         thread = await self.thread()
         if thread is None or limit == 0:
             return []
-        session = Session(thread)
+        session = Session(handle_of(thread))
         with suppress(ThreadNotFound):
             return [one.entry for one in await session.entries(await session.entry_rows(limit))]
         return []
@@ -95,19 +95,20 @@ class EntryList:
             seq, rows, there = 0, list[SessionEntryRow](), list[Json]()
             if thread is not None:
                 with suppress(ThreadNotFound):
-                    session = Session(thread)
-                    seq, rows = await thread.last_seq(), await session.entry_rows(limit) if limit != 0 else []
+                    session = Session(handle_of(thread))
+                    seq = await session.thread.last_seq()
+                    rows = await session.entry_rows(limit) if limit != 0 else []
                     there = [one.entry for one in await session.entries(rows)]
             gone, added = draft(there)
             if not gone and not added:
                 return
             if thread is None or not seq:
                 thread = await self._threads.open(self._thread_id)
-                seq = await thread.last_seq()
+                seq = await handle_of(thread).last_seq()
                 if seq:
                     continue
             events = await _forgotten(thread, [rows[at] for at in gone], reason)
-            events += await entry_events(thread, added, time.time())
+            events += await entry_events(handle_of(thread), added, time.time())
             try:
                 await thread.dispatch_all(events, expected_seq=seq)
             except Conflict:
@@ -118,8 +119,8 @@ class EntryList:
 
 async def _forgotten(thread: Thread, rows: Sequence[SessionEntryRow], reason: str) -> list[NewEvent]:
     seqs = {seq for row in rows for seq in range(row.seq - row.messages, row.seq + 1)}
-    ids = await thread.kernel.reader.ids_at(thread.id, seqs) if seqs else ()
-    return [NewEvent(await forgetting(thread, event_ids=list(ids), reason=reason))] if seqs else []
+    ids = await handle_of(thread).kernel.reader.ids_at(thread.id, seqs) if seqs else ()
+    return [NewEvent(await forgetting(handle_of(thread), event_ids=list(ids), reason=reason))] if seqs else []
 
 
 def loaded(text: str) -> Json:

@@ -26,6 +26,7 @@ from memory_engine.integrations.langgraph_messages import langgraph_text, with_t
 from memory_engine.integrations.langgraph_store import MemoryEngineStore
 from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.integrations.recalled import RECALL_TOKENS, newest_request, recall_tokens_of, recalled
+from memory_engine.thread import handle_of
 from memory_engine.views.checkpoints.events import CheckpointName, CheckpointSaved
 from memory_engine.views.checkpoints.packing import Form
 from memory_engine.views.checkpoints.pieces import JSON
@@ -257,11 +258,11 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
     async def _found(self, thread_id: str) -> Checkpoints | None:
         """Those of a thread; `None` if it is not there. Raises `ThreadDiffers`."""
         thread = await self._threads.find(thread_id)
-        return None if thread is None else Checkpoints(thread, self._cache)
+        return None if thread is None else Checkpoints(handle_of(thread), self._cache)
 
     async def _made(self, thread_id: str) -> Checkpoints:
         """Those of a thread, which is made if it is not there. Raises `ThreadDiffers`."""
-        return Checkpoints(await self._threads.open(thread_id), self._cache)
+        return Checkpoints(handle_of(await self._threads.open(thread_id)), self._cache)
 
     async def _in(self, thread_id: str, act: Callable[[Checkpoints], Awaitable[T]]) -> T:
         """Do something in a thread, which is made if it is not there."""
@@ -382,7 +383,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         thread = await self._threads.find(thread_id)
         if thread is not None:
             with suppress(ThreadNotFound):
-                await thread.delete(reason="its graph deleted it")
+                await thread.admin.delete(reason="its graph deleted it")
 
     async def _delete_for_runs(self, run_ids: frozenset[str]) -> None:
         for checkpoints in filter(None, [await self._found(thread_id) for thread_id in await self._thread_ids()]):

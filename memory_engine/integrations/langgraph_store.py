@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import InvalidArgument, MissingExtra
 from memory_engine.integrations.home import HomeLoop
 from memory_engine.runtime.handle import ThreadHandle
@@ -64,11 +64,11 @@ class MemoryEngineStore(BaseStore):
         ttl: TTLConfig | None = None,
     ) -> None:
         if thread is None:
-            check_scoped(engine.kernel, "no store was opened", "", tenant_id)
+            check_scoped(kernel_of(engine), "no store was opened", "", tenant_id)
         elif tenant_id:
             raise InvalidArgument("tenant_id", tenant_id, "the given thread has its own tenant; leave one of them out")
         self.ttl_config = ttl
-        self.items = Items(thread or ScopeHandle(engine.kernel, "store", "langgraph", tenant_id))
+        self.items = Items(thread or ScopeHandle(kernel_of(engine), "store", "langgraph", tenant_id))
         self._fields = tuple(fields)
         self._home = HomeLoop()
 

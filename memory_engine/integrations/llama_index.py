@@ -25,7 +25,7 @@ from memory_engine import sync
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.messages import LlmTextResponse, UserMessage
 from memory_engine.core.origins import SPOKEN
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import MissingExtra, ThreadNotFound
 from memory_engine.integrations.brief import BRIEF_TOKENS, brief_of
 from memory_engine.integrations.entries import EntryList, Json, OwnMessage, loaded
@@ -189,7 +189,7 @@ class MemoryEngineChatStore(BaseChatStore):
         async def change(engine: Engine) -> None:
             def draft(there: Sequence[Json]) -> tuple[Sequence[int], Sequence[OwnMessage]]:
                 gone, added = changed(there)
-                return gone, [_llama_entry(one, engine.kernel.new_id()) for one in added]
+                return gone, [_llama_entry(one, kernel_of(engine).new_id()) for one in added]
 
             await self._entries(engine, key).change(draft, limit=limit, reason="the chat store dropped it")
 

@@ -28,7 +28,7 @@ from memory_engine.engine import Engine
 from memory_engine.errors import MemoryEngineError, MissingExtra, ThreadDiffers, UnknownMemory
 from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.scopes import Agent
-from memory_engine.thread import Thread
+from memory_engine.thread import Thread, handle_of
 from memory_engine.views.layers.entries import RECALLED_MARK
 from memory_engine.views.layers.fold import EPISODIC, LAYERS, EntryRow
 from memory_engine.views.layers.summaries import shortened
@@ -282,9 +282,14 @@ class _Answers:
         sources = [thread for thread in found if thread is not None]
         scopes = [self._agent, *([self._user()] if self._served.user_id else ())]
         sources += [scope for scope in scopes if await scope.exists()]
+        recalled_from = [handle_of(one) for one in sources]
         budget = asked.max_tokens or CONTEXT_TOKENS
         context = await thread_context(  # what a client looks up is not what the conversation's own loop is shown
-            self._conversation, budget, query=asked.query, recall_from=sources, is_loop=False
+            handle_of(self._conversation),
+            budget,
+            query=asked.query,
+            recall_from=recalled_from,
+            is_loop=False,
         )
         text = "\n\n".join(filter(None, (_mcp_message_text(message) for message in context.messages)))
         recalled = sorted({hit.thread_id for hit in context.recalled})
@@ -295,11 +300,11 @@ class _Answers:
         row = await self._row_of(asked.id)
         is_of_layers = asked.id.startswith((f"view:{LAYERS.name}/", f"view:{EPISODIC.name}/"))
         if row is not None:
-            why = await self._agent.why(row)
+            why = await self._agent.replay.why(row)
         elif asked.id.startswith("view:") and not is_of_layers and await self._agent.exists():
-            why = await self._agent.why(asked.id)
+            why = await self._agent.replay.why(asked.id)
         elif asked.id.partition(".")[0].isdecimal():
-            why = await self._conversation.why(asked.id)
+            why = await self._conversation.replay.why(asked.id)
         else:
             raise UnknownMemory(self._agent.id, asked.id)
         return "\n".join(_tree(why)), {"tree": as_data(why)}
@@ -307,14 +312,14 @@ class _Answers:
     async def _row_of(self, entry_id: str) -> str | None:
         """The row of an entry that may be shown here, whole, or of a file."""
         for projection in (LAYERS, EPISODIC):
-            view = await self._agent.view(projection.name)
+            view = await self._agent.views.read(projection.name)
             rows = {f"view:{projection.name}/{key}": row for key, row in view.items() if isinstance(row, EntryRow)}
-            shown = await rows_for(self._agent, rows.values(), self._viewer)
+            shown = await rows_for(handle_of(self._agent), rows.values(), self._viewer)
             for name, row in rows.items():
                 if entry_id in (name, row.id, row.event_id, row.key) and row in shown:
                     return name
         file_key = f"file/{entry_id}"
-        files = await self._agent.rows(MEMORY_FILES)
+        files = await self._agent.views.rows(MEMORY_FILES)
         return f"view:{MEMORY_FILES.name}/{file_key}" if files.get(file_key) is not None else None
 
     # resources

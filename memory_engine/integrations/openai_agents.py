@@ -27,7 +27,7 @@ from memory_engine.formats import openai_responses
 from memory_engine.integrations.home import HomeLoop
 from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.integrations.recalled import RECALL_TOKENS, newest_request, recall_tokens_of, recalled
-from memory_engine.thread import Thread
+from memory_engine.thread import Thread, handle_of
 from memory_engine.views.session_items.view import Item, SessionItems
 
 try:
@@ -133,7 +133,7 @@ class MemoryEngineSession:
                 return []
             if self._history == "context":
                 return await self._context(thread, limit)
-            return await SessionItems(thread).get(limit)
+            return await SessionItems(handle_of(thread)).get(limit)
         return []
 
     async def _context(self, thread: Thread, limit: int | None) -> list[Item]:
@@ -149,7 +149,7 @@ class MemoryEngineSession:
     async def _add(self, engine: Engine, items: list[Item]) -> None:
         if items:
             thread = await self._owner(engine=engine).open(self.session_id)
-            await SessionItems(thread).add(items)
+            await SessionItems(handle_of(thread)).add(items)
 
     async def _recalled(self, engine: Engine, items: list[Item], at: int) -> str:
         until = json.dumps(items[: at + 1], sort_keys=True, default=str)
@@ -165,14 +165,14 @@ class MemoryEngineSession:
     async def _pop(self, engine: Engine) -> Item | None:
         thread = await self._find(engine)
         with suppress(ThreadNotFound):
-            return None if thread is None else await SessionItems(thread).pop()
+            return None if thread is None else await SessionItems(handle_of(thread)).pop()
         return None
 
     async def _clear(self, engine: Engine) -> None:
         thread = await self._find(engine)
         if thread is not None:
             with suppress(ThreadNotFound):
-                await thread.clear(reason="its session was cleared")
+                await thread.admin.clear(reason="its session was cleared")
 
 
 class _OpenEngine:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from attrs import field, frozen
 
 from memory_engine.core.threads import ThreadInfo
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import ThreadDiffers
 from memory_engine.runtime.scoped import check_scoped, is_there
 from memory_engine.thread import Thread
@@ -33,7 +33,7 @@ class OwnedThreads:
 
     async def find(self, thread_id: str) -> Thread | None:
         """The thread with this id, or `None`. Raises `ThreadDiffers` for another owner's."""
-        kernel, thread = self.engine.kernel, self.engine.thread(thread_id)
+        kernel, thread = kernel_of(self.engine), self.engine.thread(thread_id)
         check_scoped(kernel, f"thread {thread_id!r} was not opened", self.user_id, self.tenant_id)
         wanted = {"kind": KIND, "user_id": self.user_id, "tenant_id": self.tenant_id}
         if self.agent_id:
@@ -58,7 +58,7 @@ class OwnedThreads:
     async def list(self, *, every_user: bool = False, limit: int | None = None) -> list[ThreadInfo]:
         """The threads, in order of creation; with `every_user`, those of all users of the tenant, and of none."""
         user_id = None if every_user else self.user_id
-        check_scoped(self.engine.kernel, "threads were not listed", user_id, self.tenant_id)
+        check_scoped(kernel_of(self.engine), "threads were not listed", user_id, self.tenant_id)
         return await self.engine.threads(
             kind=KIND,
             user_id=user_id,

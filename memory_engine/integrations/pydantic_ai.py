@@ -30,7 +30,7 @@ from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.context import Context
 from memory_engine.core.events.messages import LlmThinking
 from memory_engine.core.records import NewEvent
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import Conflict, ContextBudgetError, MissingExtra, ThreadDiffers, ThreadNotFound
 from memory_engine.integrations.entries import OwnMessage, entry_events
 from memory_engine.integrations.home import HomeLoop
@@ -50,7 +50,7 @@ from memory_engine.integrations.pydantic_ai_scopes import ScopedCalls
 from memory_engine.integrations.recalled import RECALL_TOKENS, recall_tokens_of, recalled
 from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.life import forgetting
-from memory_engine.thread import Thread
+from memory_engine.thread import Thread, handle_of
 from memory_engine.views.sessions.events import SessionEntryKept
 from memory_engine.views.sessions.fold import SessionEntryRow
 from memory_engine.views.sessions.view import Session, SessionEntry, as_json
@@ -162,7 +162,7 @@ class MemoryEngineConversationStore(ScopedCalls):
             if not self._is_of_another_scope(error):
                 raise
             return None
-        return None if thread is None else Session(thread)
+        return None if thread is None else Session(handle_of(thread))
 
     def _is_of_another_scope(self, error: ThreadDiffers) -> bool:
         """Whether a thread differs only in the scope that a call named: the framework does not show it then."""
@@ -191,7 +191,7 @@ class MemoryEngineConversationStore(ScopedCalls):
     async def _records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
         owned = self._threads(scope)
         threads = [await owned.find(info.id) for info in await owned.list()]
-        read = [await self._record(Session(thread)) for thread in threads if thread is not None]
+        read = [await self._record(Session(handle_of(thread))) for thread in threads if thread is not None]
         found = [one for one in read if one is not None and (scope is None or one.scope == scope)]
         found.sort(key=lambda one: one.updated_at, reverse=True)
         return found[:limit]
@@ -213,12 +213,12 @@ class MemoryEngineConversationStore(ScopedCalls):
                 thread = await owned.find(thread_id)
                 if thread is not None and await self._holds(thread_id, entry_id):
                     self._know(entry_id, thread_id)
-                    return Session(thread)
+                    return Session(handle_of(thread))
         raise KeyError(entry_id)
 
     async def _holds(self, thread_id: str, entry_id: str) -> bool:
         with suppress(ThreadNotFound):
-            return bool(await self.engine.store.find(thread_id, [_event_id(thread_id, entry_id)]))
+            return bool(await kernel_of(self.engine).store.find(thread_id, [_event_id(thread_id, entry_id)]))
         return False
 
     async def _write(
@@ -251,13 +251,13 @@ class MemoryEngineConversationStore(ScopedCalls):
             raise ConversationConflict(record.conversation_id) from error
         if thread is None:
             raise ConversationConflict(record.conversation_id)
-        session = Session(thread)
+        session = Session(handle_of(thread))
         seq = await _last_seq(session)
         stored = await self._record(session)
         if (stored.revision if stored is not None else None) != expected_revision:
             raise ConversationConflict(record.conversation_id)
         if stored is None and seq and await session.has(_RECORD):  # a deletion that was killed half-way
-            await thread.delete(reason="its conversation was deleted")
+            await thread.admin.delete(reason="its conversation was deleted")
             return await self._checked(record, expected_revision)
         return session, seq
 
@@ -277,13 +277,14 @@ class MemoryEngineConversationStore(ScopedCalls):
         held = {entry.id for entry in again if await self._holds(thread_id, entry.id)}
         events: list[NewEvent] = []
         if left:
-            ids = await self.engine.reader.ids_at(thread_id, {seq for one in left for seq in one.said})
+            ids = await kernel_of(self.engine).reader.ids_at(thread_id, {seq for one in left for seq in one.said})
             if ids:
                 forget = await forgetting(session.thread, event_ids=list(ids), reason="the conversation left it")
                 events.append(NewEvent(forget))
         at = record.updated_at.timestamp()
         kept = [
-            _own_entry(entry, thread_id, self.engine.kernel.new_id() if entry.id in held else "") for entry in entries
+            _own_entry(entry, thread_id, kernel_of(self.engine).new_id() if entry.id in held else "")
+            for entry in entries
         ]
         events += await entry_events(session.thread, kept, at)
         state = as_json({_RECORD: json.loads(_RECORDS.dump_json(record))})
@@ -306,7 +307,7 @@ class MemoryEngineConversationStore(ScopedCalls):
     async def _delete(self, conversation_id: str, expected_revision: str) -> None:
         while True:
             thread = await self._threads().find(conversation_id)
-            session = None if thread is None else Session(thread)
+            session = None if thread is None else Session(handle_of(thread))
             record = None if session is None else await self._record(session)
             if thread is None or session is None or record is None or record.revision != expected_revision:
                 raise ConversationConflict(conversation_id)
@@ -316,7 +317,7 @@ class MemoryEngineConversationStore(ScopedCalls):
                 raise ConversationConflict(conversation_id)
             with suppress(Conflict):
                 await thread.dispatch(gone, expected_seq=seq)
-                await thread.delete(reason="its conversation was deleted")
+                await thread.admin.delete(reason="its conversation was deleted")
                 return
 
 
@@ -444,14 +445,14 @@ async def _fitted(
     thread = await owned.find(thread_id)
     if thread is None:
         return messages
-    session = Session(thread)
+    session = Session(handle_of(thread))
     record = cast("Mapping[str, Any] | None", await session.value(_RECORD))
     if record is None:
         return messages
     line = await _entries_up_to(session, record["head_id"])
     stored = {as_json(one.kept.entry["message"]): one for one in line}
     new = [message for message in messages if as_json(dumped(message)) not in stored]
-    builder = thread.kernel[ContextBuilder]
+    builder = handle_of(thread).kernel[ContextBuilder]
 
     def tokens(of: Sequence[ModelMessage]) -> int:
         return builder.tokens([part for message in of for part in openai(message)])
@@ -472,7 +473,7 @@ async def _whole_entries(thread: Thread, context: Context, line: Sequence[_Line]
     shown = {piece.chunk.said_at for piece in context.pieces if not piece.shortened}
     begun = [one for one in line if not shown.isdisjoint(one.said)]
     lacking = {seq for one in begun for seq in one.said if seq not in shown}
-    rows = await thread.kernel.reader.rows_at(thread.id, lacking)
+    rows = await handle_of(thread).kernel.reader.rows_at(thread.id, lacking)
     shown |= {seq for seq, row in rows.items() if row.type == LlmThinking.event_type}
     return [one for one in begun if shown.issuperset(one.said)]
 

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from memory_engine.context.ownership import Viewer
 from memory_engine.context.recall import HIT_TOKENS_MIN, are_found, recalled_beside
+from memory_engine.engine import kernel_of
 from memory_engine.errors import InvalidArgument, ThreadNotFound
 from memory_engine.integrations.brief import BRIEF_MARK
 from memory_engine.integrations.owned import KIND, OwnedThreads
@@ -44,7 +45,7 @@ async def recalled(  # noqa: PLR0913 - what is asked for, by keyword
     if not max_tokens:
         return ""
     thread = await threads.find(thread_id)
-    requests = threads.engine.kernel.made(_Requests)
+    requests = kernel_of(threads.engine).made(_Requests)
     place = (threads.user_id, threads.tenant_id, threads.agent_id, thread_id, max_tokens)
     kept = await requests.get(threads, place)
     if kept is not None and (request == kept.request if query.strip() else not request):
@@ -54,7 +55,7 @@ async def recalled(  # noqa: PLR0913 - what is asked for, by keyword
     found = await _owned_hits(threads, thread, query, min(LIMIT_MAX, max_tokens // HIT_TOKENS_MIN + 1))
     found = evolve(found, hits=tuple(hit for hit in found.hits if not _is_own_call(hit, thread_id)))
     viewer = Viewer(threads.user_id, thread_id)
-    text, hits = await recalled_beside(threads.engine.kernel, viewer, found, [*beside, query], max_tokens)
+    text, hits = await recalled_beside(kernel_of(threads.engine), viewer, found, [*beside, query], max_tokens)
     return requests.keep(place, _OfRequest(request, text, hits)) if request else text
 
 
@@ -106,7 +107,7 @@ class _Requests:
     async def get(self, threads: OwnedThreads, place: _Place) -> _OfRequest | None:
         """The kept text, unless a source was forgotten or erased since."""
         kept = self._kept.get(place)
-        if kept is None or await are_found(threads.engine.kernel, kept.hits):
+        if kept is None or await are_found(kernel_of(threads.engine), kept.hits):
             return kept
         if self._kept.get(place) is kept:
             del self._kept[place]

@@ -32,7 +32,7 @@ from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.integrations.strands_messages import anthropic_of, strands_text, strands_texts
 from memory_engine.integrations.strands_storage import MemoryEngineStorage
 from memory_engine.runtime.life import forgetting
-from memory_engine.thread import Thread
+from memory_engine.thread import Thread, handle_of
 from memory_engine.views.sessions.events import SessionEntryKept
 from memory_engine.views.sessions.fold import SessionEntryRow
 from memory_engine.views.sessions.view import Session as Entries
@@ -75,7 +75,7 @@ class MemoryEngineSessionRepository(SessionRepository):
 
         async def create(engine: Engine) -> None:
             thread = await self._threads(engine, session.session_id).open(session.session_id)
-            if await Entries(thread).value(_SESSION) is not None:
+            if await Entries(handle_of(thread)).value(_SESSION) is not None:
                 raise SessionException(f"Session {session.session_id} already exists")
             await _set(thread, _SESSION, session.to_dict())
 
@@ -99,7 +99,7 @@ class MemoryEngineSessionRepository(SessionRepository):
                 thread = await owned.find(thread_id)
                 if thread is not None:
                     with suppress(ThreadNotFound):
-                        await thread.delete(reason="its session was deleted")
+                        await thread.admin.delete(reason="its session was deleted")
 
         self._engine.call(delete)
 
@@ -161,8 +161,8 @@ class MemoryEngineSessionRepository(SessionRepository):
                 raise SessionException(f"Message {number} of agent {agent_id} in session {session_id} does not exist")
             session_message.created_at = (await _session_messages(thread, rows[-1:]))[0].created_at
             seqs = {seq for row in rows for seq in range(row.seq - row.messages, row.seq + 1)}
-            ids = await thread.kernel.reader.ids_at(thread.id, seqs)
-            forget = await forgetting(thread, event_ids=list(ids), reason="its session replaced it")
+            ids = await handle_of(thread).kernel.reader.ids_at(thread.id, seqs)
+            forget = await forgetting(handle_of(thread), event_ids=list(ids), reason="its session replaced it")
             await thread.dispatch_all([NewEvent(forget), *await _events(thread, session_message)])
 
         self._engine.call(update)
@@ -207,14 +207,14 @@ class MemoryEngineSessionRepository(SessionRepository):
 
     async def _agents_thread(self, engine: Engine, session_id: str, agent_id: str) -> Thread:
         thread = await self._find(engine, session_id, agent_id)
-        if thread is None or await Entries(thread).value(_AGENT) is None:
+        if thread is None or await Entries(handle_of(thread)).value(_AGENT) is None:
             raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
         return thread
 
     def _value(self, session_id: str, agent_id: str, key: str) -> Any:
         async def read(engine: Engine) -> Any:
             thread = await self._find(engine, session_id, agent_id)
-            return None if thread is None else await Entries(thread).value(key)
+            return None if thread is None else await Entries(handle_of(thread)).value(key)
 
         return self._engine.call(read)
 
@@ -246,7 +246,7 @@ async def _set(thread: Thread, key: str, value: object) -> None:
 async def _message_rows(thread: Thread) -> list[SessionEntryRow]:
     """The rows of the messages: each has its number in `invocation`, which what sets a state has not."""
     with suppress(ThreadNotFound):
-        return [row for row in await Entries(thread).entry_rows() if row.invocation]
+        return [row for row in await Entries(handle_of(thread)).entry_rows() if row.invocation]
     return []
 
 
@@ -255,13 +255,13 @@ def _message_number(row: SessionEntryRow) -> int:
 
 
 async def _session_messages(thread: Thread, rows: Sequence[SessionEntryRow]) -> list[SessionMessage]:
-    return [SessionMessage.from_dict(one.entry) for one in await Entries(thread).entries(rows)]
+    return [SessionMessage.from_dict(one.entry) for one in await Entries(handle_of(thread)).entries(rows)]
 
 
 async def _events(thread: Thread, message: SessionMessage) -> list[NewEvent]:
     entry: dict[str, Any] = message.to_dict()
     shown = entry["redact_message"] or entry["message"]
-    read, name = anthropic_of(shown), thread.kernel.new_id()
+    read, name = anthropic_of(shown), handle_of(thread).kernel.new_id()
     own = OwnMessage(
         id=name,
         entry=entry,
@@ -271,7 +271,7 @@ async def _events(thread: Thread, message: SessionMessage) -> list[NewEvent]:
         name=name,
         before=str(message.message_id),
     )
-    return await entry_events(thread, [own], datetime.now(UTC).timestamp(), format="anthropic")
+    return await entry_events(handle_of(thread), [own], datetime.now(UTC).timestamp(), format="anthropic")
 
 
 def _strands_event(message: dict[str, Any]) -> Event | None:

@@ -22,6 +22,7 @@ from memory_engine import sync
 from memory_engine.engine import Engine
 from memory_engine.errors import MissingExtra
 from memory_engine.integrations.owned import OwnedThreads
+from memory_engine.thread import handle_of
 from memory_engine.views.items.view import Items
 
 try:
@@ -64,7 +65,7 @@ class MemoryEngineStorage:
 
         async def write(engine: Engine) -> None:
             thread = await self._owner(engine=engine).open(self._session_id)
-            await Items(thread).put(SPACE, key, _storage_value(data), index=("text",))
+            await Items(handle_of(thread)).put(SPACE, key, _storage_value(data), index=("text",))
 
         await self._call(write)
 
@@ -107,7 +108,7 @@ class MemoryEngineStorage:
     async def _within(self, work: Callable[[Items | None], Awaitable[T]]) -> T:
         async def within(engine: Engine) -> T:
             thread = await self._owner(engine=engine).find(self._session_id)
-            return await work(None if thread is None else Items(thread))
+            return await work(None if thread is None else Items(handle_of(thread)))
 
         return await self._call(within)
 

@@ -132,18 +132,7 @@ class ThreadHandle:
         correlation_id: str = "",
         expected_seq: int | None = None,
     ) -> Receipt:
-        """Append one event; returns when it is durable. A mapping with a `type` is one: `{"type": "user_message", …}`.
-
-        With your own `event_id`, dispatching again returns the first receipt. With `expected_seq` the event is appended
-        only if the thread holds nothing after it, else `Conflict` names the head: read again what you changed, then
-        dispatch again. Pass the seq of the head, or of any event after which you have read the thread; 0 means no
-        events. The engine's own events (a compaction, a pause, delivered facts) change nothing that you hold
-        and never conflict; everything else does, whoever dispatched it.
-
-        Raises `InvalidEvent`, `EventTooLarge`, `UnknownEventClass`, `ThreadNotFound`, `ThreadClosed`, `EventRefused`
-        for an event that does not fit the state, `ReducerError`, `IdempotencyConflict`, `QueueFull`, `PastIsReadOnly`,
-        `WrongEventLoop`, or a `StorageError`; then nothing was written.
-        """
+        """Append one event. See `Thread.dispatch`."""
         self.check_present("event")
         if expected_seq is not None:
             checked_count("expected_seq", expected_seq)
@@ -172,10 +161,7 @@ class ThreadHandle:
     async def dispatch_all(
         self, events: Sequence[EventLike], *, expected_seq: int | None = None
     ) -> tuple[Receipt, ...]:
-        """Append events in order, all or none (events already recorded, by id, count as appended).
-
-        `expected_seq` works as in `dispatch`. Raises what `dispatch` raises.
-        """
+        """Append events in order, all or none. See `Thread.dispatch_all`."""
         self.check_present("events")
         if expected_seq is not None:
             checked_count("expected_seq", expected_seq)
@@ -241,18 +227,7 @@ class ThreadHandle:
     def follow(
         self, *, after: MomentLike | None = 0, poll_s: tuple[float, float] = POLL_S
     ) -> AsyncIterator[RecordedEvent]:
-        """The log and every new event, from other processes too: each event once, in order, without end.
-
-        `after` is a moment (see `Thread.at`; `None`: the last event, so you get only new ones). Events from this engine
-        come at once; for others the store is polled after `poll_s[0]` seconds, then less and less often, down to every
-        `poll_s[1]`. Waits for a scope's thread that does not exist yet.
-
-        You can stop or cancel at any time, also with a timeout around `anext`: it continues where it was, and holds
-        nothing between two events. To continue in another process, keep the `seq` of the last event you took, and
-        follow after it. It ends only with an error: `EngineClosed` when the engine closes, `ThreadNotFound` when the
-        thread is deleted, `IntegrityError` if the log is broken. Raises `InvalidArgument` and `PastIsReadOnly` at once,
-        `SeqNotInLog` and `EventNotFound` with the first event.
-        """
+        """The log and every new event. See `Thread.follow`."""
         self.check_present("following")
         lookout = following.Lookout(self.kernel, self.id, poll_s)
         return following.Following(self.kernel, self.id, self.exists, after, lookout)

@@ -1,12 +1,12 @@
 """The public face of the engine for code that does not await. Made by `python3 tasks.py sync`; do not edit."""
 
+import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Any, Generic, Literal, Self, TypeVar, Unpack
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 from memory_engine.administration.erasing import ErasureReport
-from memory_engine.administration.handle import MovedName
 from memory_engine.administration.holds import StandingHold
 from memory_engine.administration.retention import RetentionReport, RetentionRule
 from memory_engine.administration.store_copy import CopyProgress, CopyReport
@@ -40,7 +40,6 @@ from memory_engine.language.masking import Mask
 from memory_engine.llm.base import LanguageModel
 from memory_engine.options import Models, OlderOptions, Parts
 from memory_engine.plugins import Plugin
-from memory_engine.projections.base import Projection
 from memory_engine.recall.hits import Found
 from memory_engine.recall.index import IndexProgress
 from memory_engine.replay.anchors import Anchor, Contradicted
@@ -99,28 +98,21 @@ from memory_engine.views.scratchpad.view import Snippet
 from memory_engine.views.screen.view import ProactiveTool, ScreenRow
 from memory_engine.views.tool_cache.view import CachedCall, CacheEntry
 
+MYPY = False
 P = TypeVar("P")
 T = TypeVar("T")
-V = TypeVar("V")
 
 class Engine:
     """Dispatches events to threads and derives what people and models see. Open one with `memory_engine.open`."""
-    def acts(self) -> Sequence[Act]:
-        """Erasures, deletions, holds, retentions: who asked for them, why, when, and whether they are complete."""
+    @property
+    def admin(self) -> StoreAdmin:
+        """Acts on the whole store: `backup`, `rekey`, `retain`, `holds`, `acts`, `anchors` and so on."""
     def agent(self, agent_id: str, *, tenant_id: str = "") -> Agent:
         """An agent's own thread: its memory, and its grants to other agents. Raises `InvalidIdentifier`."""
-    def anchors(self) -> list[Anchor]:
-        """An anchor of each thread's head, in order of creation."""
-    def backup(
-        self, path: PathLike, progress: Copied | None = None, *, key: KeySource | None = None, plain: bool = False
-    ) -> Backup:
-        """Copy the whole store of this moment to one new file, while others keep writing; open it like any other."""
     def before_compaction(self, hook: BeforeCompaction) -> Callable[[], None]:
         """Call `hook(thread, upcoming)` before each compaction and each redo; returns a function that stops it."""
     def blocking_reason(self, thread_id: str) -> BlockingReason | None:
-        """Why events of a thread are waiting, or `None`. See `Thread.blocking_reason`."""
-    def check_anchors(self, anchored: Sequence[Anchor]) -> list[Contradicted]:
-        """The anchors that the logs here contradict: a different hash at that seq, or no such thread."""
+        """Why events of a thread are waiting, or `None`. See `Admin.blocking_reason`."""
     @property
     def config(self) -> EngineConfig:
         """The configuration that the engine was opened with."""
@@ -161,62 +153,12 @@ class Engine:
     @property
     def events(self) -> EventRegistry:
         """The event types that the engine knows."""
-    def export_all(
-        self, folder: PathLike, *, redaction: Redaction | None = None, progress: FolderProgress | None = None
-    ) -> StoreExport:
-        """Write every thread's log to a new folder: one file each (see `Replay.export`), and a list with digests."""
-    def export_memories(
-        self,
-        folder: PathLike,
-        *,
-        user_id: str,
-        tenant_id: str = "",
-        logs: bool = True,
-        dry_run: bool = False,
-        progress: ExportProgress | None = None,
-    ) -> MemoriesExported:
-        """Write a user's memory to a new folder, as a Portable Memory bundle (`.mem`) with proof."""
-    def finish_acts(self, *, retry_failed: bool = False) -> list[ErasureReport]:
-        """Continue acts left unfinished by a process that died, or by a reader in the way."""
     def flush(self) -> None:
         """Make all acknowledged events survive a power failure, under any `durability`."""
-    def holds(self) -> list[StandingHold]:
-        """The current legal holds on threads, users and tenants (see `Admin.hold`), oldest first."""
-    def import_all(
-        self, folder: PathLike, *, scopes: ImportScopes = "as given", progress: FolderProgress | None = None
-    ) -> StoreImport:
-        """Create the threads in a folder that `export_all` wrote, each as `import_log` does."""
-    def import_log(
-        self,
-        path: PathLike,
-        *,
-        thread_id: str = "",
-        kinds: Collection[str] = ...,
-        tenant_id: str = "",
-        user_id: str = "",
-        agent_id: str = "",
-        parent_id: str = "",
-        scopes: ImportScopes = "as given",
-        progress: VerifyProgress | None = None,
-    ) -> ImportReport:
-        """Create a thread from a file that `Replay.export` wrote, with the same events, operations and hashes."""
-    def import_memories(
-        self,
-        path: PathLike,
-        *,
-        user_id: str,
-        tenant_id: str = "",
-        system: System = "auto",
-        source_user: str = "",
-        dry_run: bool = False,
-        limits: ReadingLimits | None = None,
-        progress: MemoriesProgress | None = None,
-    ) -> MemoriesImported:
-        """Take memories that another system exported (mem0, Letta, Zep, MIF, a `.mem` bundle) as a user's."""
     def industry(self, name: str) -> Industry:
         """An industry's own thread: the patterns that its tenants share. Raises `InvalidIdentifier`."""
     def is_blocked(self, thread_id: str) -> bool:
-        """Whether events of a thread are waiting. See `Thread.is_blocked`."""
+        """Whether events of a thread are waiting. See `Admin.is_blocked`."""
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` after each commit of this engine; returns a function that stops it. Its errors are logged."""
     def open_thread(
@@ -235,12 +177,6 @@ class Engine:
         """The thread with this id, created if it does not exist; tasks and processes that race all get the same thread."""
     def register_compactor(self, compactor: Compactor) -> None:
         """Ask this compactor before all others."""
-    def rekey(self, new_key: KeySource | None = None, progress: Copied | None = None, *, plain: bool = False) -> Backup:
-        """Encrypt the store with a new key, or with its first; `plain=True` in place of a key decrypts it."""
-    def retain(self, rules: Sequence[RetentionRule], *, by: str = "", dry_run: bool = False) -> RetentionReport:
-        """Apply retention rules in order: delete, erase, forget or archive what is old enough."""
-    def retain_every(self, every: timedelta, rules: Sequence[RetentionRule], *, by: str = "") -> Callable[[], None]:
-        """Apply rules now and again after each `every`, while the engine is open; returns a function that stops it."""
     def search(
         self,
         query: str,
@@ -281,12 +217,58 @@ class Engine:
         after: ThreadInfo | str | None = None,
     ) -> list[ThreadInfo]:
         """The threads that match every given value exactly, in order of creation."""
+    @property
+    def transfer(self) -> Transfer:
+        """Logs and memories that come from files and go to files: `import_log`, `import_memories` and so on."""
     def user(self, user_id: str, *, tenant_id: str = "") -> User:
         """A user's own thread: preferences, playbooks, memory. Its first event creates it."""
     def verify(
         self, thread_ids: Collection[str] | None = None, progress: VerifyProgress | None = None
     ) -> list[VerifyReport]:
         """Verify the given threads, or all of them, but those that are deleted meanwhile (see `Replay.verify`)."""
+    if MYPY:
+        if os.name == "mypy":
+            acts: Callable[..., Sequence[Act]]
+            anchors: Callable[..., list[Anchor]]
+            backup: Callable[..., Backup]
+            check_anchors: Callable[..., list[Contradicted]]
+            export_all: Callable[..., StoreExport]
+            export_memories: Callable[..., MemoriesExported]
+            finish_acts: Callable[..., list[ErasureReport]]
+            holds: Callable[..., list[StandingHold]]
+            import_all: Callable[..., StoreImport]
+            import_log: Callable[..., ImportReport]
+            import_memories: Callable[..., MemoriesImported]
+            rekey: Callable[..., Backup]
+            retain: Callable[..., RetentionReport]
+            retain_every: Callable[..., Callable[[], None]]
+    else:
+        @overload
+        def __getattr__(self, name: Literal["acts"]) -> Callable[..., Sequence[Act]]: ...
+        @overload
+        def __getattr__(self, name: Literal["anchors"]) -> Callable[..., list[Anchor]]: ...
+        @overload
+        def __getattr__(self, name: Literal["backup", "rekey"]) -> Callable[..., Backup]: ...
+        @overload
+        def __getattr__(self, name: Literal["check_anchors"]) -> Callable[..., list[Contradicted]]: ...
+        @overload
+        def __getattr__(self, name: Literal["export_all"]) -> Callable[..., StoreExport]: ...
+        @overload
+        def __getattr__(self, name: Literal["export_memories"]) -> Callable[..., MemoriesExported]: ...
+        @overload
+        def __getattr__(self, name: Literal["finish_acts"]) -> Callable[..., list[ErasureReport]]: ...
+        @overload
+        def __getattr__(self, name: Literal["holds"]) -> Callable[..., list[StandingHold]]: ...
+        @overload
+        def __getattr__(self, name: Literal["import_all"]) -> Callable[..., StoreImport]: ...
+        @overload
+        def __getattr__(self, name: Literal["import_log"]) -> Callable[..., ImportReport]: ...
+        @overload
+        def __getattr__(self, name: Literal["import_memories"]) -> Callable[..., MemoriesImported]: ...
+        @overload
+        def __getattr__(self, name: Literal["retain"]) -> Callable[..., RetentionReport]: ...
+        @overload
+        def __getattr__(self, name: Literal["retain_every"]) -> Callable[..., Callable[[], None]]: ...
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
@@ -297,28 +279,20 @@ class Engine:
         """What a coroutine function gives that takes the engine which awaits: for what the face here lacks."""
 
 class Thread:
-    """One ordered log with its own queue and state. A handle costs nothing; create one at any time."""
-
-    id: str
-    as_of: int | None
+    """One ordered log with its own queue and state. It costs nothing; create one at any time."""
     @property
     def admin(self) -> Admin:
-        """Acts on the thread as a whole: `archive`, `erase`, `delete`, `hold`, `release`."""
+        """Acts on the thread as a whole: `pause`, `clear`, `update`, `archive`, `erase`, `delete`, `hold` and so on."""
     def at(self, moment: MomentLike) -> Past:
         """The thread as it was: state, context and every view, read-only."""
-    def blocking_reason(self) -> BlockingReason | None:
-        """Why events are waiting, or `None`."""
     @property
     def brief(self) -> BriefView:
         """What people said and still holds, word for word, and what is pinned."""
-    def chunk(self, chunk_id: str) -> Chunk:
-        """A chunk by id, even one that a compaction covers. Raises `UnknownChunk`, `ForgottenChunk`."""
-    def clear(self, reason: str = "") -> Receipt:
-        """Start over: from now on state, context, search and every view are those of a new thread."""
     def compact(self, chunk_ids: Collection[str | Chunk] | None = None, *, focus: str = "") -> CompactionReport:
         """Compact all compactable chunks, or the given ones, or of the given ids, with those that must stay with them."""
-    def compactions(self) -> CompactionHistory:
-        """The compactions of this thread in the order in which they began, and the one that is due, if any."""
+    @property
+    def compaction(self) -> ThreadCompactions:
+        """What became of compactions: `history`, `undo`, `redo`, `originals`; and what is kept from them."""
     def context(
         self,
         max_tokens: int | None = None,
@@ -334,8 +308,6 @@ class Thread:
     @property
     def conversation(self) -> Conversation:
         """Exchanges, the summary, and the current cycle."""
-    def delivered(self) -> None:
-        """Wait until the facts that this thread has for others (a promotion, a playbook) have arrived there."""
     def dispatch(
         self,
         event: EventLike,
@@ -349,15 +321,8 @@ class Thread:
         """Append one event; returns when it is durable. A mapping with a `type` is one: `{"type": "user_message", …}`."""
     def dispatch_all(self, events: Sequence[EventLike], *, expected_seq: int | None = None) -> tuple[Receipt, ...]:
         """Append events in order, all or none (events already recorded, by id, count as appended)."""
-    def end_session(self, reason: str = "") -> Receipt:
-        """End the session: EPHEMERAL chunks are removed."""
     def events(self, *, after: int = 0, upto: int | None = None) -> Iterator[RecordedEvent]:
         """The log: events with `after` < seq <= `upto` (default: the last), in order."""
-    def exists(self) -> bool:
-        """Whether there is anything to read: `False` only for a scope without events."""
-    @property
-    def flows(self) -> Flows:
-        """The flows that ran, and the playbooks made from them."""
     def follow(self, *, after: MomentLike | None = 0, poll_s: tuple[float, float] = ...) -> Iterator[RecordedEvent]:
         """The log and every new event, from other processes too: each event once, in order, without end."""
     def forget(
@@ -373,34 +338,14 @@ class Thread:
         """A thread that shares this one's past up to `at` (default: the head) and continues separately from there."""
     def info(self) -> ThreadInfo:
         """The thread's record and head, or its head as of then. Record and status are always today's."""
-    def is_blocked(self) -> bool:
-        """Whether events are waiting."""
-    def last_seq(self) -> int:
-        """The seq of the last event: `as_of`, or the head's."""
-    def latest(self, limit: int) -> list[RecordedEvent]:
-        """The latest `limit` events, oldest first."""
-    def mark_critical(self, *chunk_ids: str) -> Receipt:
-        """Protect these chunks from compaction from now on. Raises `EventRefused` for one not in the state."""
-    def measure(self, projection: Projection[V]) -> tuple[int, int]:
-        """The number of rows in a projection and their size in bytes of JSON, without reading them."""
     @property
     def memory(self) -> Memory:
         """Working, episodic, semantic and procedural memory."""
     @property
     def memory_files(self) -> MemoryFiles:
         """Named texts that an agent keeps, each with its history."""
-    def offload(self, *, min_chars: int = 20000, keep_chars: int = 400) -> Receipt | None:
-        """Shorten chunks of `min_chars` characters or more to their beginning and a reference."""
-    def open(self, reference: str, *, start: int = 0, chars: int = 4000) -> Opened:
-        """A piece of the text of an off-loaded chunk (or any chunk), by id. Raises `UnknownChunk`."""
-    def originals(self, chunk_id: str) -> list[Chunk]:
-        """The originals behind a summary, through any number of compactions, in order."""
-    def pause(self, reason: str = "") -> Receipt:
-        """Make events wait from now on, across processes and restarts, until `resume`."""
     def pin(self, text: str | Chunk, *, by_agent: bool = False, agent_id: str = "") -> Receipt:
         """Keep a text, or that of a chunk, in every context until it is unpinned (see `BriefView.pin`)."""
-    def prepare_search(self, progress: IndexProgress | None = None) -> None:
-        """Bring the index and, if there is an embedder, all vectors up to date before a first search."""
     @property
     def promotion(self) -> Promotion:
         """Promotes snippets of the scratchpad to preferences and `agent.md`."""
@@ -408,27 +353,9 @@ class Thread:
         """Record a provider's message, a list of them, or a response, as its SDK returns it: all of it or nothing."""
     def recording(self, format: Format | None = None) -> Recording:
         """Record a response while it streams in: `async with thread.recording() as turn: turn.feed(chunk)`."""
-    def redo_compaction(self, compaction: str = "", *, compactor: Compactor | None = None) -> CompactionReport:
-        """Compact the originals of a compaction again, never its summary, whether it was undone or not."""
     @property
     def replay(self) -> Replay[Past]:
         """Looks back: `verify`, `diff`, `why`, `bisect`, `ledger`, `what_if`, `export`, `rebuild`, `rereduce`."""
-    def report(self, *, at: int | None = None) -> Report:
-        """A report for people: memory, cached results, and the agent's messages. `at`: as of an earlier seq."""
-    def resume(self, reason: str = "") -> Receipt:
-        """Continue after `pause`: take the events that waited, in order."""
-    def row(self, projection: Projection[V], key: str) -> V | None:
-        """One row of a projection, straight from the store; no other row is read."""
-    def rows_between(
-        self,
-        projection: Projection[V],
-        first: str = "",
-        last: str | None = None,
-        limit: int | None = None,
-        *,
-        latest: bool = False,
-    ) -> list[tuple[str, V]]:
-        """The rows with `first` <= key < `last` (`None`: to the end), in key order, straight from the store."""
     @property
     def scratchpad(self) -> Scratchpad:
         """The scratchpad: snippets found by flows."""
@@ -448,49 +375,139 @@ class Thread:
         explain: bool = False,
     ) -> Found:
         """The passages of this thread most relevant to a question, best first, including compacted ones."""
-    def settle(self) -> None:
-        """Wait for a running compaction."""
     def state(self, *, at: MomentLike | None = None) -> State:
         """The state after the last event, or as of an earlier moment, without what was forgotten since."""
     @property
     def tool_cache(self) -> ToolCache:
         """Tool results that later exchanges may use."""
-    def undo_compaction(self, compaction: str = "", *, reason: str = "") -> Receipt:
-        """Put the originals back in place of a compaction's summaries: by its id, a summary's id, or the latest."""
     def unpin(self, pin: int | Receipt | BriefStatement, *, reason: str = "") -> Receipt:
         """Take a pin out of the brief (see `BriefView.unpin`)."""
-    def update(
-        self,
-        *,
-        metadata: Mapping[str, str | None] | None = None,
-        policy: CompactionPolicy | Literal["default"] | None = None,
-    ) -> Receipt:
-        """Change the thread's metadata or its compaction policy, by a recorded event."""
-    def view(self, projection: str, *, at: MomentLike | None = None) -> dict[str, object]:
-        """The rows of a registered projection, up to date with the head or as of a moment."""
-
-    MYPY = False
+    @property
+    def views(self) -> Views:
+        """Your own views (`of`, `rows`), the rows of any by its name (`read`), `flows`, and a `report`."""
     if MYPY:
-        anchor: Any
-        archive: Any
-        bisect: Any
-        cache_ledger: Any
-        delete: Any
-        diff: Any
-        erase: Any
-        export: Any
-        hold: Any
-        rebuild: Any
-        release: Any
-        rereduce: Any
-        to_pytest: Any
-        unarchive: Any
-        undo_rereduce: Any
-        verify: Any
-        what_if: Any
-        why: Any
+        if os.name == "mypy":
+            anchor: Callable[..., Anchor]
+            archive: Callable[..., None]
+            as_of: int | None
+            bisect: Callable[..., Bisection]
+            blocking_reason: Callable[..., BlockingReason | None]
+            cache_ledger: Callable[..., CacheLedger]
+            chunk: Callable[..., Chunk]
+            clear: Callable[..., Receipt]
+            compactions: Callable[..., CompactionHistory]
+            delete: Callable[..., ErasureReport]
+            delivered: Callable[..., None]
+            diff: Callable[..., Diff]
+            end_session: Callable[..., Receipt]
+            erase: Callable[..., ErasureReport]
+            exists: Callable[..., bool]
+            export: Callable[..., ExportReport]
+            flows: Flows
+            hold: Callable[..., StandingHold]
+            is_blocked: Callable[..., bool]
+            kind: str
+            last_seq: Callable[..., int]
+            latest: Callable[..., list[RecordedEvent]]
+            mark_critical: Callable[..., Receipt]
+            measure: Callable[..., tuple[int, int]]
+            offload: Callable[..., Receipt | None]
+            open: Callable[..., Opened]
+            originals: Callable[..., list[Chunk]]
+            pause: Callable[..., Receipt]
+            prepare_search: Callable[..., None]
+            rebuild: Callable[..., ThreadInfo]
+            redo_compaction: Callable[..., CompactionReport]
+            release: Callable[..., Sequence[StandingHold]]
+            report: Callable[..., Report]
+            rereduce: Callable[..., RereduceReport]
+            resume: Callable[..., Receipt]
+            row: Callable[..., Any]
+            rows_between: Callable[..., Any]
+            settle: Callable[..., None]
+            to_pytest: Callable[..., str]
+            unarchive: Callable[..., None]
+            undo_compaction: Callable[..., Receipt]
+            undo_rereduce: Callable[..., Receipt]
+            update: Callable[..., Receipt]
+            verify: Callable[..., VerifyReport]
+            view: Callable[..., dict[str, object]]
+            what_if: Callable[..., WhatIfReport]
+            why: Callable[..., Why]
     else:
-        def __getattr__(self, name: MovedName) -> Any: ...
+        @overload
+        def __getattr__(self, name: Literal["anchor"]) -> Callable[..., Anchor]: ...
+        @overload
+        def __getattr__(
+            self, name: Literal["archive", "delivered", "prepare_search", "settle", "unarchive"]
+        ) -> Callable[..., None]: ...
+        @overload
+        def __getattr__(self, name: Literal["as_of"]) -> int | None: ...
+        @overload
+        def __getattr__(self, name: Literal["bisect"]) -> Callable[..., Bisection]: ...
+        @overload
+        def __getattr__(self, name: Literal["blocking_reason"]) -> Callable[..., BlockingReason | None]: ...
+        @overload
+        def __getattr__(self, name: Literal["cache_ledger"]) -> Callable[..., CacheLedger]: ...
+        @overload
+        def __getattr__(self, name: Literal["chunk"]) -> Callable[..., Chunk]: ...
+        @overload
+        def __getattr__(
+            self,
+            name: Literal[
+                "clear", "end_session", "mark_critical", "pause", "resume", "undo_compaction", "undo_rereduce", "update"
+            ],
+        ) -> Callable[..., Receipt]: ...
+        @overload
+        def __getattr__(self, name: Literal["compactions"]) -> Callable[..., CompactionHistory]: ...
+        @overload
+        def __getattr__(self, name: Literal["delete", "erase"]) -> Callable[..., ErasureReport]: ...
+        @overload
+        def __getattr__(self, name: Literal["diff"]) -> Callable[..., Diff]: ...
+        @overload
+        def __getattr__(self, name: Literal["exists", "is_blocked"]) -> Callable[..., bool]: ...
+        @overload
+        def __getattr__(self, name: Literal["export"]) -> Callable[..., ExportReport]: ...
+        @overload
+        def __getattr__(self, name: Literal["flows"]) -> Flows: ...
+        @overload
+        def __getattr__(self, name: Literal["hold"]) -> Callable[..., StandingHold]: ...
+        @overload
+        def __getattr__(self, name: Literal["kind"]) -> str: ...
+        @overload
+        def __getattr__(self, name: Literal["last_seq"]) -> Callable[..., int]: ...
+        @overload
+        def __getattr__(self, name: Literal["latest"]) -> Callable[..., list[RecordedEvent]]: ...
+        @overload
+        def __getattr__(self, name: Literal["measure"]) -> Callable[..., tuple[int, int]]: ...
+        @overload
+        def __getattr__(self, name: Literal["offload"]) -> Callable[..., Receipt | None]: ...
+        @overload
+        def __getattr__(self, name: Literal["open"]) -> Callable[..., Opened]: ...
+        @overload
+        def __getattr__(self, name: Literal["originals"]) -> Callable[..., list[Chunk]]: ...
+        @overload
+        def __getattr__(self, name: Literal["rebuild"]) -> Callable[..., ThreadInfo]: ...
+        @overload
+        def __getattr__(self, name: Literal["redo_compaction"]) -> Callable[..., CompactionReport]: ...
+        @overload
+        def __getattr__(self, name: Literal["release"]) -> Callable[..., Sequence[StandingHold]]: ...
+        @overload
+        def __getattr__(self, name: Literal["report"]) -> Callable[..., Report]: ...
+        @overload
+        def __getattr__(self, name: Literal["rereduce"]) -> Callable[..., RereduceReport]: ...
+        @overload
+        def __getattr__(self, name: Literal["row", "rows_between"]) -> Callable[..., Any]: ...
+        @overload
+        def __getattr__(self, name: Literal["to_pytest"]) -> Callable[..., str]: ...
+        @overload
+        def __getattr__(self, name: Literal["verify"]) -> Callable[..., VerifyReport]: ...
+        @overload
+        def __getattr__(self, name: Literal["view"]) -> Callable[..., dict[str, object]]: ...
+        @overload
+        def __getattr__(self, name: Literal["what_if"]) -> Callable[..., WhatIfReport]: ...
+        @overload
+        def __getattr__(self, name: Literal["why"]) -> Callable[..., Why]: ...
 
 class Past(Thread):
     """A thread after the event at `seq`: state, context, search and every view, as they were."""
@@ -499,7 +516,7 @@ class Past(Thread):
     @property
     def seq(self) -> int:
         """The seq that the thread is as of."""
-    def then(self, seq: int) -> Self:
+    def then(self, seq: int) -> Past:
         """The same thread at another seq."""
 
 class Replay(Generic[P]):
@@ -515,6 +532,8 @@ class Replay(Generic[P]):
         progress: VerifyProgress | None = None,
     ) -> Bisection:
         """The first event after which `predicate` holds, by bisection: it must be false at `after`, true at `upto`."""
+    def chunk(self, chunk_id: str) -> Chunk:
+        """A chunk by id, even one that a compaction covers. Raises `UnknownChunk`, `ForgottenChunk`."""
     def diff(self, a: MomentLike, b: MomentLike | None = None) -> Diff:
         """What changed from one moment to another (default: the head): chunks, fields, context, views."""
     def export(
@@ -526,6 +545,8 @@ class Replay(Generic[P]):
         progress: VerifyProgress | None = None,
     ) -> ExportReport:
         """Write the log to one file of JSON lines (gzip if the name ends in `.gz`): events, operations, hashes."""
+    def latest(self, limit: int) -> list[RecordedEvent]:
+        """The latest `limit` events, oldest first."""
     def ledger(
         self,
         *,
@@ -557,11 +578,17 @@ class Replay(Generic[P]):
         """Explain a chunk (by id) or each block of a context: a tree that ends at events."""
 
 class Admin:
-    """Acts on a thread as a whole: archiving, erasing, deleting, holding. Each but `unarchive` is recorded."""
+    """Acts on a thread as a whole: pausing, changing, archiving, erasing, holding. Each but `unarchive` is recorded."""
     def archive(self) -> None:
         """Take no more events, waiting ones included. The log stays readable, and `unarchive` opens it again."""
+    def blocking_reason(self) -> BlockingReason | None:
+        """Why events are waiting, or `None`."""
+    def clear(self, reason: str = "") -> Receipt:
+        """Start over: from now on state, context, search and every view are those of a new thread."""
     def delete(self, *, by: str = "", reason: str = "") -> ErasureReport:
         """Destroy the log, the state, and what its facts became in other threads: an act like `erase`."""
+    def end_session(self, reason: str = "") -> Receipt:
+        """End the session: EPHEMERAL chunks are removed."""
     def erase(
         self,
         event_ids: Sequence[str] = ...,
@@ -574,30 +601,131 @@ class Admin:
         """Destroy the bytes of events, by id or seq, and all derived from them: see docs/how-to/forget-and-erase.md."""
     def hold(self, *, reason: str = "", by: str = "") -> StandingHold:
         """Protect this thread from destruction until `release`: attempts raise `LegalHold`."""
+    def is_blocked(self) -> bool:
+        """Whether events are waiting."""
+    def pause(self, reason: str = "") -> Receipt:
+        """Make events wait from now on, across processes and restarts, until `resume`."""
+    def prepare_search(self, progress: IndexProgress | None = None) -> None:
+        """Bring the index and, if there is an embedder, all vectors up to date before a first search."""
     def release(self, *, reason: str = "", by: str = "") -> Sequence[StandingHold]:
         """End the holds set here, and return them; one on the thread's user or tenant ends there."""
+    def resume(self, reason: str = "") -> Receipt:
+        """Continue after `pause`: take the events that waited, in order."""
     def unarchive(self) -> None:
         """Take events again, paused if it was paused before. Does nothing for a thread that is not archived."""
+    def update(
+        self,
+        *,
+        metadata: Mapping[str, str | None] | None = None,
+        policy: CompactionPolicy | Literal["default"] | None = None,
+    ) -> Receipt:
+        """Change the thread's metadata or its compaction policy, by a recorded event."""
+
+class ThreadCompactions:
+    """A thread's compactions: their history, undoing and redoing them, and what they may not take."""
+    def history(self) -> CompactionHistory:
+        """The compactions of this thread in the order in which they began, and the one that is due, if any."""
+    def mark_critical(self, *chunk_ids: str) -> Receipt:
+        """Protect these chunks from compaction from now on. Raises `EventRefused` for one not in the state."""
+    def offload(self, *, min_chars: int = 20000, keep_chars: int = 400) -> Receipt | None:
+        """Shorten chunks of `min_chars` characters or more to their beginning and a reference."""
+    def open(self, reference: str, *, start: int = 0, chars: int = 4000) -> Opened:
+        """A piece of the text of an off-loaded chunk (or any chunk), by id. Raises `UnknownChunk`."""
+    def originals(self, chunk_id: str) -> list[Chunk]:
+        """The originals behind a summary, through any number of compactions, in order."""
+    def redo(self, compaction: str = "", *, compactor: Compactor | None = None) -> CompactionReport:
+        """Compact the originals of a compaction again, never its summary, whether it was undone or not."""
+    def settle(self) -> None:
+        """Wait for a running compaction."""
+    def undo(self, compaction: str = "", *, reason: str = "") -> Receipt:
+        """Put the originals back in place of a compaction's summaries: by its id, a summary's id, or the latest."""
+
+class Views:
+    """The views of a thread: your own, the rows of any by its name, the flows, and a report."""
+    def delivered(self) -> None:
+        """Wait until the facts that this thread has for others (a promotion, a playbook) have arrived there."""
+    @property
+    def flows(self) -> Flows:
+        """The flows that ran, and the playbooks made from them."""
+    def read(self, projection: str, *, at: MomentLike | None = None) -> dict[str, object]:
+        """The rows of a registered projection by its name, up to date with the head or as of a moment."""
+    def report(self, *, at: int | None = None) -> Report:
+        """A report for people: memory, cached results, and the agent's messages. `at`: as of an earlier seq."""
+
+class StoreAdmin:
+    """Acts on the whole store: keys, copies, holds, retention, and the record of all of them."""
+    def acts(self) -> Sequence[Act]:
+        """Erasures, deletions, holds, retentions: who asked for them, why, when, and whether they are complete."""
+    def anchors(self) -> list[Anchor]:
+        """An anchor of each thread's head, in order of creation."""
+    def backup(
+        self, path: PathLike, progress: Copied | None = None, *, key: KeySource | None = None, plain: bool = False
+    ) -> Backup:
+        """Copy the whole store of this moment to one new file, while others keep writing; open it like any other."""
+    def check_anchors(self, anchored: Sequence[Anchor]) -> list[Contradicted]:
+        """The anchors that the logs here contradict: a different hash at that seq, or no such thread."""
+    def finish_acts(self, *, retry_failed: bool = False) -> list[ErasureReport]:
+        """Continue acts left unfinished by a process that died, or by a reader in the way."""
+    def holds(self) -> list[StandingHold]:
+        """The current legal holds on threads, users and tenants (see `Admin.hold`), oldest first."""
+    def rekey(self, new_key: KeySource | None = None, progress: Copied | None = None, *, plain: bool = False) -> Backup:
+        """Encrypt the store with a new key, or with its first; `plain=True` in place of a key decrypts it."""
+    def retain(self, rules: Sequence[RetentionRule], *, by: str = "", dry_run: bool = False) -> RetentionReport:
+        """Apply retention rules in order: delete, erase, forget or archive what is old enough."""
+    def retain_every(self, every: timedelta, rules: Sequence[RetentionRule], *, by: str = "") -> Callable[[], None]:
+        """Apply rules now and again after each `every`, while the engine is open; returns a function that stops it."""
+
+class Transfer:
+    """Logs and memories that come from files, and go to files."""
+    def export_all(
+        self, folder: PathLike, *, redaction: Redaction | None = None, progress: FolderProgress | None = None
+    ) -> StoreExport:
+        """Write every thread's log to a new folder: one file each (see `Replay.export`), and a list with digests."""
+    def export_memories(
+        self,
+        folder: PathLike,
+        *,
+        user_id: str,
+        tenant_id: str = "",
+        logs: bool = True,
+        dry_run: bool = False,
+        progress: ExportProgress | None = None,
+    ) -> MemoriesExported:
+        """Write a user's memory to a new folder, as a Portable Memory bundle (`.mem`) with proof."""
+    def import_all(
+        self, folder: PathLike, *, scopes: ImportScopes = "as given", progress: FolderProgress | None = None
+    ) -> StoreImport:
+        """Create the threads in a folder that `export_all` wrote, each as `import_log` does."""
+    def import_log(
+        self,
+        path: PathLike,
+        *,
+        thread_id: str = "",
+        kinds: Collection[str] = ...,
+        tenant_id: str = "",
+        user_id: str = "",
+        agent_id: str = "",
+        parent_id: str = "",
+        scopes: ImportScopes = "as given",
+        progress: VerifyProgress | None = None,
+    ) -> ImportReport:
+        """Create a thread from a file that `Replay.export` wrote, with the same events, operations and hashes."""
+    def import_memories(
+        self,
+        path: PathLike,
+        *,
+        user_id: str,
+        tenant_id: str = "",
+        system: System = "auto",
+        source_user: str = "",
+        dry_run: bool = False,
+        limits: ReadingLimits | None = None,
+        progress: MemoriesProgress | None = None,
+    ) -> MemoriesImported:
+        """Take memories that another system exported (mem0, Letta, Zep, MIF, a `.mem` bundle) as a user's."""
 
 class Scope(Thread):
     """A thread that its first event creates; until then its views are empty."""
-
-    kind: str
-    scope_id: str
-    tenant_id: str
-    def dispatch(
-        self,
-        event: EventLike,
-        *,
-        event_id: str = "",
-        occurred_at: datetime | None = None,
-        causation_id: str = "",
-        correlation_id: str = "",
-        expected_seq: int | None = None,
-    ) -> Receipt:
-        """Append one event, creating the thread if this is its first. See `ThreadHandle.dispatch`."""
-    def dispatch_all(self, events: Sequence[EventLike], *, expected_seq: int | None = None) -> tuple[Receipt, ...]:
-        """Append events in order, all or none, creating the thread if these are its first."""
     def exists(self) -> bool:
         """Whether anything was dispatched here, including facts on their way from other threads."""
 

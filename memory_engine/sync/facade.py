@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, cont
 from functools import partial, wraps
 from importlib import import_module
 from inspect import getattr_static, isasyncgen, isawaitable, signature
+from operator import attrgetter
 from types import FunctionType, MethodType
 from typing import ClassVar, Self, TypeVar, cast
 
@@ -21,9 +22,9 @@ from anyio import to_thread
 from anyio.from_thread import BlockingPortalProvider
 
 from memory_engine import wiring
-from memory_engine.administration.handle import MOVED, Grouped
 from memory_engine.engine import Engine
 from memory_engine.errors import EngineClosed, EngineForked
+from memory_engine.moved import where_now
 from memory_engine.storage import places
 
 T = TypeVar("T")
@@ -34,6 +35,10 @@ HOMES = {
     "Past": "thread",
     "Replay": "administration.of_thread",
     "Admin": "administration.of_thread",
+    "ThreadCompactions": "administration.compactions",
+    "Views": "views.of_thread",
+    "StoreAdmin": "administration.of_store",
+    "Transfer": "administration.of_store",
     "Scope": "scopes",
     "User": "scopes",
     "Tenant": "scopes",
@@ -63,6 +68,7 @@ HOMES = {
 LEFT_OUT = {
     "Engine": {"kernel", "reader", "recall", "store"},
     "Thread": {"check_present", "followed", "kernel", "of", "rows", "runtime", "upto"},
+    "Views": {"of", "rows"},
 }
 """The parts that views are made of, by class. They live in the loop: reach them through `Engine.call`."""
 MADE_BY_HAND = frozenset({"AgentLifecycle", "MemoryTools"})
@@ -239,9 +245,9 @@ class Handle:
     def __getattr__(self, name: str) -> object:
         if name.startswith("_") or name in left_out(self.stands_for):
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
-        if name in MOVED and isinstance(self._object, Grouped):
-            group, verb = MOVED[name]
-            return getattr(getattr(self, group), verb)
+        path = where_now(self.stands_for, name)
+        if path and not path.startswith("_"):
+            return attrgetter(path)(self)
         return self._loop.shown(getattr(self._object, name))
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -291,7 +297,7 @@ class Closable(Handle):
     def call(self, work: Callable[[Engine], Awaitable[T]]) -> T:
         """Run a coroutine function with the asynchronous engine, and return its result: for what this face lacks.
 
-        A view of your own: `engine.call(lambda engine: engine.thread("t").of(Highlights).latest())`.
+        A view of your own: `engine.call(lambda engine: engine.thread("t").views.of(Highlights).latest())`.
         """
 
         async def given() -> T:

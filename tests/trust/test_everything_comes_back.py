@@ -22,7 +22,8 @@ from memory_engine import (
     Thread,
     UserMessage,
 )
-from memory_engine.administration.handle import MOVED
+from memory_engine.administration.compactions import ThreadCompactions
+from memory_engine.administration.of_store import StoreAdmin, Transfer
 from memory_engine.administration.of_thread import Admin, Replay
 from memory_engine.compaction import protocol
 from memory_engine.compaction.hooks import UpcomingCompaction
@@ -31,6 +32,9 @@ from memory_engine.errors import CallTimedOut, MemoryEngineError, StorageBusy, W
 from memory_engine.llm import Completion
 from memory_engine.llm.base import Message
 from memory_engine.llm.vectors import Vector
+from memory_engine.moved import OF_ENGINES, OF_THREADS
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.views.of_thread import Views
 from memory_engine.views.promotion.scorers import PromotionContext, Score
 from memory_engine.views.scratchpad.view import Snippet
 from tests.patience import PATIENCE_S
@@ -186,10 +190,21 @@ async def silence(request: pytest.FixtureRequest) -> AsyncIterator[Silence]:
 
 def test_every_coroutine_is_called() -> None:
     """A public coroutine that is not in the table could wait for ever unseen."""
-    assert set(OF_ENGINE) == coroutines_of(Engine)
-    assert set(OF_THREAD) == {*MOVED} | coroutines_of(Thread)
-    groups = {"replay": coroutines_of(Replay), "admin": coroutines_of(Admin)}
-    assert groups == {group: {verb for one, verb in MOVED.values() if one == group} for group in groups}
+    of_store = {"admin": StoreAdmin, "transfer": Transfer}
+    of_thread = {
+        "admin": Admin,
+        "compaction": ThreadCompactions,
+        "replay": Replay,
+        "views": Views,
+        "_handle": ThreadHandle,
+    }
+    for table, kind, moved, groups in (
+        (OF_ENGINE, Engine, OF_ENGINES, of_store),
+        (OF_THREAD, Thread, OF_THREADS, of_thread),
+    ):
+        paths = {f"{group}.{name}" for group, one in groups.items() for name in coroutines_of(one)}
+        assert set(table) == coroutines_of(kind) | {old for old, path in moved.items() if path in paths}
+        assert set() == {path for path in paths if not path.startswith("_")} - set(moved.values())
 
 
 async def in_time(name: str, given: Given) -> BaseException | None:

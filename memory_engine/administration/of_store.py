@@ -1,37 +1,38 @@
-"""Acts on a thread or a store as a whole: checking, repairing, holding, and destroying it."""
+"""Acts on a store as a whole, and what comes into it and leaves it: `engine.admin` and `engine.transfer`."""
 
-import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 from memory_engine.core.arguments import (
     PathLike,
     checked_call,
     checked_file,
     checked_flag,
+    checked_list,
     checked_path,
     checked_text,
     checked_type,
 )
 from memory_engine.core.aside import imported
 from memory_engine.core.lazy import lazy_module, lazy_modules
-from memory_engine.errors import BackupFailed, InvalidArgument, KeyUnsupported, MemoryEngineError, ThreadNotFound
+from memory_engine.errors import BackupFailed, InvalidArgument, KeyUnsupported, ThreadNotFound
 from memory_engine.errors.base import is_url
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import ScopeHandle
-from memory_engine.store.protocol import Backup, Copied, Rekeyable
+from memory_engine.store.protocol import Backup, Copied, Rekeyable, ThreadFilter
 
 if TYPE_CHECKING:
     from memory_engine.administration import erasing, holds, of_thread, retention
     from memory_engine.core import limits as reading
     from memory_engine.interchange import exporting, importing
     from memory_engine.interchange.systems import System
-    from memory_engine.replay import verify
+    from memory_engine.replay import anchors, verify
+    from memory_engine.replay.anchors import Anchor, Contradicted
     from memory_engine.replay.divergence import VerifyReport
-    from memory_engine.replay.export import archive, claims, importer
+    from memory_engine.replay.export import archive, claims, importer, redaction
     from memory_engine.replay.verify import VerifyProgress
     from memory_engine.store import keys
     from memory_engine.store.acts import Act
@@ -39,103 +40,19 @@ if TYPE_CHECKING:
 else:
     reading = lazy_module("memory_engine.core.limits")
     keys = lazy_module("memory_engine.store.keys")
-    verify = lazy_module("memory_engine.replay.verify")
+    anchors, verify = lazy_modules("memory_engine.replay", "anchors verify")
     erasing, holds, of_thread, retention = lazy_modules(
         "memory_engine.administration", "erasing holds of_thread retention"
     )
     exporting, importing = lazy_modules("memory_engine.interchange", "exporting importing")
     archive, claims, importer = lazy_modules("memory_engine.replay.export", "archive claims importer")
 
-_log = logging.getLogger("memory_engine")
 
-MovedName = Literal[
-    "anchor", "archive", "bisect", "cache_ledger", "delete", "diff", "erase", "export", "hold", "rebuild", "release",
-    "rereduce", "to_pytest", "unarchive", "undo_rereduce", "verify", "what_if", "why",
-]  # fmt: skip
-"""The names of `MOVED`."""
+class StoreAdmin:
+    """Acts on the whole store: keys, copies, holds, retention, and the record of all of them."""
 
-
-async def verify_threads(
-    kernel: Kernel, thread_ids: Sequence[str], progress: "VerifyProgress | None", *, may_go: bool = False
-) -> "list[VerifyReport]":
-    """Verify threads one after another; `progress` counts the events of all of them.
-
-    Raises `ThreadNotFound`, unless threads `may_go`: then one that is deleted meanwhile has no report.
-    """
-    reports: list[VerifyReport] = []
-    for thread_id in thread_ids:
-        before = sum(report.events for report in reports)
-        counted = None if progress is None else verify.counted_from(progress, before)
-        with suppress(*((ThreadNotFound,) if may_go else ())):
-            reports.append(await of_thread.Replay(ThreadHandle(kernel, thread_id)).verify(counted))
-    return reports
-
-
-MOVED = {
-    "anchor": ("replay", "anchor"),
-    "archive": ("admin", "archive"),
-    "bisect": ("replay", "bisect"),
-    "cache_ledger": ("replay", "ledger"),
-    "delete": ("admin", "delete"),
-    "diff": ("replay", "diff"),
-    "erase": ("admin", "erase"),
-    "export": ("replay", "export"),
-    "hold": ("admin", "hold"),
-    "rebuild": ("replay", "rebuild"),
-    "release": ("admin", "release"),
-    "rereduce": ("replay", "rereduce"),
-    "to_pytest": ("replay", "to_pytest"),
-    "unarchive": ("admin", "unarchive"),
-    "undo_rereduce": ("replay", "undo_rereduce"),
-    "verify": ("replay", "verify"),
-    "what_if": ("replay", "what_if"),
-    "why": ("replay", "why"),
-}
-"""The verbs that are in a group now, by the names that threads had for them before."""
-
-
-class Grouped(ThreadHandle):
-    """A handle whose verbs are in groups. The names of `MOVED` still lead to them; completion does not show these."""
-
-    if TYPE_CHECKING:
-        MYPY = False  # which reads it as True; it knows no names by `__getattr__`
-        if MYPY:
-            anchor: Any
-            archive: Any
-            bisect: Any
-            cache_ledger: Any
-            delete: Any
-            diff: Any
-            erase: Any
-            export: Any
-            hold: Any
-            rebuild: Any
-            release: Any
-            rereduce: Any
-            to_pytest: Any
-            unarchive: Any
-            undo_rereduce: Any
-            verify: Any
-            what_if: Any
-            why: Any
-        else:
-
-            def __getattr__(self, name: MovedName) -> Any: ...
-
-    else:
-
-        def __getattr__(self, name):
-            group, verb = MOVED.get(name, ("", ""))
-            if not group:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-            return getattr(getattr(self, group), verb)
-
-
-class AdministeredStore:
-    """The acts on a whole store. `Engine` has them."""
-
-    def __init__(self, kernel: Kernel, place: str = "") -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: Kernel, place: str) -> None:
+        self._kernel = kernel
         self._place = place
 
     async def backup(
@@ -159,9 +76,9 @@ class AdministeredStore:
             raise BackupFailed(place, "a backup is one file: give a path; `Engine.copy_to` copies to another store")
         told = checked_call("progress", progress) or (lambda *_: None)
         if key is None and not plain:
-            return await self.kernel.store.backup(place, told)
+            return await self._kernel.store.backup(place, told)
         other = await keys.other_key(key, plain=plain)
-        return await self.kernel.store.backup(place, told, key=other, plain=plain)
+        return await self._kernel.store.backup(place, told, key=other, plain=plain)
 
     async def rekey(
         self, new_key: "KeySource | None" = None, progress: Copied | None = None, *, plain: bool = False
@@ -174,11 +91,11 @@ class AdministeredStore:
         engine has the file open, `KeyUnsupported` for a store that is not a file, `InvalidKey`, `MissingExtra`,
         `ReadOnly`, and `StorageRefused` where no new file can be made: then nothing has changed.
         """
-        self.kernel.check_writable("another key")
+        self._kernel.check_writable("another key")
         key = await keys.other_key(new_key, plain=plain)
         if key is None and not plain:
             raise InvalidArgument("new_key", None, "give a key, or plain=True to decrypt the store")
-        store = self.kernel.store
+        store = self._kernel.store
         if not isinstance(store, Rekeyable):
             raise KeyUnsupported(self._place)
         return await store.rekey(key, checked_call("progress", progress) or (lambda *_: None))
@@ -188,11 +105,11 @@ class AdministeredStore:
 
         `state` says so (`done`, `pending`, `failed`), `error` why the last try failed.
         """
-        return await self.kernel.store.acts()
+        return await self._kernel.store.acts()
 
     async def holds(self) -> "list[holds.StandingHold]":
         """The current legal holds on threads, users and tenants (see `Admin.hold`), oldest first."""
-        return await holds.holds(self.kernel.store)
+        return await holds.holds(self._kernel.store)
 
     async def retain(
         self, rules: "Sequence[retention.RetentionRule]", *, by: str = "", dry_run: bool = False
@@ -202,7 +119,7 @@ class AdministeredStore:
         What was done is an act of the store; `dry_run` only says what would be. Raises `InvalidRetention` before
         anything happens, and `LegalHold` at the end, when everything that is not held is done.
         """
-        return await retention.retain(self.kernel, rules, by=by, dry_run=dry_run)
+        return await retention.retain(self._kernel, rules, by=by, dry_run=dry_run)
 
     def retain_every(
         self, every: timedelta, rules: "Sequence[retention.RetentionRule]", *, by: str = ""
@@ -211,8 +128,54 @@ class AdministeredStore:
 
         Errors, including a hold in the way, are logged and retried the next time.
         """
-        self.kernel.check_writable("retention")
-        return retention.retain_every(self.kernel, every, rules, by)
+        self._kernel.check_writable("retention")
+        return retention.retain_every(self._kernel, every, rules, by)
+
+    async def finish_acts(self, *, retry_failed: bool = False) -> "list[erasing.ErasureReport]":
+        """Continue acts left unfinished by a process that died, or by a reader in the way.
+
+        Opening a store does this too, in the background. An act that has failed three times is tried with
+        `retry_failed` only. Raises `ErasureUnfinished`; at the end, when the others are done, `ActFailed` for an act
+        that failed, now or before, and `LegalHold` or `ThreadHasForks` for one that waits.
+        """
+        self._kernel.check_writable("an act")
+        return await erasing.finish_acts(self._kernel, retry_failed=retry_failed)
+
+    async def anchors(self) -> "list[Anchor]":
+        """An anchor of each thread's head, in order of creation."""
+        found = await self._kernel.store.threads(ThreadFilter())
+        return [await of_thread.Replay(ThreadHandle(self._kernel, record.id)).anchor() for record, _ in found]
+
+    async def check_anchors(self, anchored: "Sequence[Anchor]") -> "list[Contradicted]":
+        """The anchors that the logs here contradict: a different hash at that seq, or no such thread.
+
+        Each one's `why` says if a recorded act has deleted its thread since, and if another thread has its id now.
+        """
+        checked = checked_list("anchored", anchored, anchors.Anchor, each="anchors")
+        return await anchors.check_anchors(self._kernel, checked)
+
+
+class Transfer:
+    """Logs and memories that come from files, and go to files."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    async def export_all(
+        self,
+        folder: PathLike,
+        *,
+        redaction: "redaction.Redaction | None" = None,
+        progress: "archive.FolderProgress | None" = None,
+    ) -> "archive.StoreExport":
+        """Write every thread's log to a new folder: one file each (see `Replay.export`), and a list with digests.
+
+        The list is written last: a folder without it is incomplete. Raises `FileExistsError` unless the folder is new
+        or empty, and `FileFailed` for a disk that is full.
+        """
+        return await archive.export_all(
+            self._kernel, checked_file("folder", folder), redaction=redaction, progress=progress
+        )
 
     async def import_log(  # noqa: PLR0913 - what a file may say is allowed by keyword
         self,
@@ -243,7 +206,7 @@ class AdministeredStore:
         )
         await imported(importer)
         return await importer.import_log(
-            self.kernel, checked_file("path", path), thread_id=thread_id, allowed=may, progress=progress
+            self._kernel, checked_file("path", path), thread_id=thread_id, allowed=may, progress=progress
         )
 
     async def import_all(
@@ -260,7 +223,7 @@ class AdministeredStore:
         named in the report, with the reason. Raises `ImportRefused` for a folder without a complete list.
         """
         may = claims.Allowed(everything=claims.checked_scopes(scopes) == claims.AS_EXPORTED)
-        return await archive.import_all(self.kernel, checked_file("folder", folder), allowed=may, progress=progress)
+        return await archive.import_all(self._kernel, checked_file("folder", folder), allowed=may, progress=progress)
 
     async def import_memories(  # noqa: PLR0913 - whose they are, and how to read them, by keyword
         self,
@@ -294,7 +257,7 @@ class AdministeredStore:
             dry_run=checked_flag("dry_run", dry_run),
             limits=limits,
         )
-        user = ScopeHandle(self.kernel, "user", user_id, tenant_id)
+        user = ScopeHandle(self._kernel, "user", user_id, tenant_id)
         return await importing.import_memories(user, checked_file("path", path), options, progress)
 
     async def export_memories(  # noqa: PLR0913 - whose they are, and what goes with them, by keyword
@@ -318,26 +281,23 @@ class AdministeredStore:
         checked_flag("dry_run", dry_run)
         checked_call("progress", progress)
         await imported(exporting)
-        user = ScopeHandle(self.kernel, "user", user_id, tenant_id)
+        user = ScopeHandle(self._kernel, "user", user_id, tenant_id)
         return await exporting.export_memories(
             user, checked_file("folder", folder), logs=logs, dry_run=dry_run, progress=progress
         )
 
-    async def finish_acts(self, *, retry_failed: bool = False) -> "list[erasing.ErasureReport]":
-        """Continue acts left unfinished by a process that died, or by a reader in the way.
 
-        Opening a store does this too, in the background. An act that has failed three times is tried with
-        `retry_failed` only. Raises `ErasureUnfinished`; at the end, when the others are done, `ActFailed` for an act
-        that failed, now or before, and `LegalHold` or `ThreadHasForks` for one that waits.
-        """
-        self.kernel.check_writable("an act")
-        return await erasing.finish_acts(self.kernel, retry_failed=retry_failed)
+async def verify_threads(
+    kernel: Kernel, thread_ids: Sequence[str], progress: "VerifyProgress | None", *, may_go: bool = False
+) -> "list[VerifyReport]":
+    """Verify threads one after another; `progress` counts the events of all of them.
 
-
-async def finish_quietly(kernel: Kernel) -> None:
-    """Continue unfinished acts; errors are logged. Does not keep an otherwise unused engine alive."""
-    try:
-        if await kernel.store.acts(pending=True):
-            await erasing.finish_acts(kernel)
-    except MemoryEngineError as error:
-        _log.warning("%s", error)
+    Raises `ThreadNotFound`, unless threads `may_go`: then one that is deleted meanwhile has no report.
+    """
+    reports: list[VerifyReport] = []
+    for thread_id in thread_ids:
+        before = sum(report.events for report in reports)
+        counted = None if progress is None else verify.counted_from(progress, before)
+        with suppress(*((ThreadNotFound,) if may_go else ())):
+            reports.append(await of_thread.Replay(ThreadHandle(kernel, thread_id)).verify(counted))
+    return reports
