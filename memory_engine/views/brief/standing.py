@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from memory_engine.views.brief.statements import is_value
 from memory_engine.views.brief.talk import ACK_CHARS_MAX, Key, Ruling, Talk, TalkMessage, TalkStatement
-from memory_engine.views.brief.terms import is_value
 
 Weights = Mapping[str, float]
 """The terms of a statement, mapped to their rarity."""

@@ -28,8 +28,7 @@ from memory_engine.language.phrases import is_courteous, says_something
 from memory_engine.language.rough import QUESTION_MARKS
 from memory_engine.language.sentences import clean, spans, words
 from memory_engine.views.brief.force import Force, force_of, terms_of_form
-from memory_engine.views.brief.statements import MessageStatement, statements_of
-from memory_engine.views.brief.terms import is_value, terms_of
+from memory_engine.views.brief.statements import MessageStatement, is_value, statements_of, terms_of
 from memory_engine.views.brief.turn import AgentTurn, calls_of
 
 OPEN_MESSAGES = 8
