@@ -253,6 +253,11 @@ _AS_BEFORE = {
 """The fields that keep what version 1 of these events did."""
 
 
+def _uncounted(payload: dict[str, object]) -> dict[str, object]:
+    """Version 1 of a message counted no tokens for the provider's own blocks. Most have none, and are as they were."""
+    return {**payload, "uncounted": True} if '"$whole"' in str(payload.get("native", "")) else payload
+
+
 def upcasters() -> "tuple[tuple[str, int, Upcaster], ...]":
     """The steps from older versions of the events of conversations: type, version, and the function to the next."""
     from memory_engine.core.events.registry import as_before
@@ -261,6 +266,7 @@ def upcasters() -> "tuple[tuple[str, int, Upcaster], ...]":
     return (
         ("todo_set", 1, upcast_todo_set_v1),
         ("memory_forget", 1, lambda payload: payload),  # without `lines`, it forgets as it did
+        *((name, 1, _uncounted) for name in ("user_message", "llm_text_response", "llm_tool_call")),
         *((name, 1, as_before(field)) for field, names in _AS_BEFORE.items() for name in names),
     )
 

@@ -1,9 +1,11 @@
 """Reducers for events of a conversation: input, responses, results, errors."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType, Retention
 from memory_engine.core.events.base import Content, ToolCall
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.reduction import ReduceContext, Reduction, appended
 from memory_engine.core.state import StateView
 from memory_engine.events import (
@@ -24,6 +26,11 @@ from memory_engine.events import (
     ToolResult,
     UserMessage,
 )
+
+if TYPE_CHECKING:
+    from memory_engine.formats import native
+else:
+    native = lazy_module("memory_engine.formats.native")
 
 _TYPES: Mapping[str, ChunkType] = {
     "": ChunkType.USER_MESSAGE,
@@ -55,6 +62,7 @@ def reduce_llm_text_response(_view: StateView, event: LlmTextResponse, ctx: Redu
             response_id=event.response_id,
             status=INTERRUPTED if event.interrupted else "",
             native=event.native,
+            native_tokens=_native_tokens(event),
         )
     )
 
@@ -84,6 +92,7 @@ def reduce_llm_tool_call(_view: StateView, event: LlmToolCall, ctx: ReduceContex
             calls=event.calls,
             response_id=event.response_id,
             native=event.native,
+            native_tokens=_native_tokens(event),
         )
     )
 
@@ -168,7 +177,13 @@ def reduce_system_error(_view: StateView, event: SystemFailure, ctx: ReduceConte
 
 
 def _message_chunk(ctx: ReduceContext, type: ChunkType, event: UserMessage | ParentAgentMessage, label: str) -> Chunk:
-    return Chunk(id=ctx.new_id(), type=type, content=event.content, label=label, native=event.native)
+    own = _native_tokens(event) if isinstance(event, UserMessage) else 0
+    return Chunk(id=ctx.new_id(), type=type, content=event.content, label=label, native=event.native, native_tokens=own)
+
+
+def _native_tokens(event: UserMessage | LlmTextResponse | LlmToolCall) -> int:
+    """The tokens of the provider's own blocks, such as a hosted tool's call with its output."""
+    return native.own_tokens(event.native) if '"$whole"' in event.native and not event.uncounted else 0
 
 
 def _result_chunk(

@@ -208,6 +208,7 @@ def _restored(one: RestoredChunk, chunk_id: str) -> Chunk:
         response_id=one.response_id,
         status=one.status,
         native=one.native,
+        native_tokens=one.native_tokens,
         lines=one.lines,
         parent_ids=one.parent_ids,
         is_container=one.is_container,

@@ -147,6 +147,7 @@ def to_restore(
         response_id=chunk.response_id,
         status=chunk.status,
         native=chunk.native,
+        native_tokens=chunk.native_tokens,
         is_container=chunk.is_container,
         container=container,
         before=before,

@@ -83,7 +83,8 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     logical identity that survives updates of the chunk (`"task"`, `"todo:3"`). `calls` opens calls; `call_id` answers
     one (`final=False`: not the last answer). `parent_ids` are the chunks it came from; if a reducer leaves them empty,
     the engine fills in the chunks that it replaces. The engine sets `tokens`. `native` belongs to the event: JSON of
-    what the provider's message contains beyond these fields.
+    what the provider's message contains beyond these fields. Of `tokens`, `native_tokens` are those of the provider's
+    own blocks in it.
     """
 
     id: str
@@ -99,6 +100,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     response_id: str = ""
     status: str = ""
     native: str = ""
+    native_tokens: int = 0
     lines: tuple[SummaryLine, ...] = ()
     parent_ids: tuple[str, ...] = ()
     is_container: bool = False

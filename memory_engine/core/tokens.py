@@ -84,7 +84,7 @@ def file_tokens(url: str) -> int:
 
 
 def estimate_chunk(chunk: Chunk, of_text: Callable[[str], int] = recorded_tokens) -> int:
-    """The tokens of the chunk's content, calls and lines, without the frame around them.
+    """The tokens of the chunk's content, calls, lines and own blocks, without the frame around them.
 
     `of_text` is the estimate of its content's texts, for a caller that knows it of long ones.
     """
@@ -94,4 +94,4 @@ def estimate_chunk(chunk: Chunk, of_text: Callable[[str], int] = recorded_tokens
         total += recorded_tokens(call.name) + recorded_tokens(call.arguments)
     for line in chunk.lines:
         total += recorded_tokens(line.text) + 1
-    return total
+    return total + chunk.native_tokens

@@ -30,6 +30,7 @@ import msgspec
 
 from memory_engine.core.events.base import Event
 from memory_engine.core.lazy import regex
+from memory_engine.core.tokens import tokens_of_bytes
 from memory_engine.errors.effects import Usage
 
 WHOLE = "$whole"
@@ -37,6 +38,10 @@ WHOLE = "$whole"
 INSTEAD = "$instead"
 """The key of an entry whose value replaces the one that the fields make."""
 Json = dict[str, object]
+NESTING_MAX = 200
+"""Values nested deeper than this are counted by their bytes alone."""
+_STRING = regex(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_BRACKET = regex(r"[\[\]{}]")
 _SURROGATE = regex(r"[\ud800-\udfff]")
 _THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 """Types of values that hold a model's reasoning."""
@@ -47,6 +52,9 @@ _UNREADABLE = frozenset(
     "signature status type".split()
 )
 """Keys of a provider's own values whose texts are not for people: names of kinds, sealed texts, bytes."""
+_SEALED = frozenset("b64_json data encrypted_content encrypted_index encrypted_stdout result signature".split())
+_SEALED_PERCENT = 24
+"""Keys of sealed texts and bytes, and the share of them that chunks record as tokens: see `own_tokens`."""
 SEALED_SHARE = 0.24
 """Share of a sealed text's characters that is counted: about four bytes of base64 are a token."""
 E = TypeVar("E", bound=Event)
@@ -163,6 +171,48 @@ def counted_text(value: Json) -> str:
     return json.dumps(_with_short_seals(value), separators=(",", ":"), ensure_ascii=False, default=str)
 
 
+def own_tokens(native: str) -> int:
+    """Return the tokens of the provider's own values in a `native`, by their bytes: less of its sealed texts.
+
+    Chunks record it, so it must not change for events of versions that exist. Of values that are nested so deep that
+    the room on the caller's stack would decide whether they can be read, the bytes of the whole count.
+    """
+    if _nesting(native) > NESTING_MAX:
+        return tokens_of_bytes(len(_bytes(native)))
+    size = 0
+    waiting: list[tuple[str, object]] = [("", value) for value in own_values(native)]
+    while waiting:
+        key, value = waiting.pop()
+        match value:
+            case dict():
+                size += sum(len(_bytes(name)) + 4 for name in value) + 2
+                waiting += value.items()
+            case list():
+                size += len(value) + 2
+                waiting += ((key, one) for one in value)
+            case str():
+                size += len(_bytes(value)) * (_SEALED_PERCENT if key in _SEALED else 100) // 100 + 2
+            case _:
+                size += len(json.dumps(value))
+    return tokens_of_bytes(size)
+
+
+def _nesting(text: str) -> int:
+    """Return how deep the values in a JSON text are nested; at most the number of its opening brackets."""
+    opening = text.count("[") + text.count("{")
+    if opening <= NESTING_MAX:
+        return opening
+    deepest = depth = 0
+    for bracket in _BRACKET.findall(_STRING.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
 def _readable(value: object, key: str = "") -> Iterator[str]:
     if isinstance(value, dict):
         for name, one in value.items():
@@ -217,8 +267,10 @@ def written(value: object) -> str:
 
 
 def without_native(event: E) -> E:
-    """Return the event with its `native` removed."""
-    return msgspec.structs.replace(event, native="") if getattr(event, "native", "") else event
+    """Return the event with its `native` removed, and with the mark of a version that did not count it."""
+    if not getattr(event, "native", ""):
+        return event
+    return msgspec.structs.replace(event, native="", **({"uncounted": False} if hasattr(event, "uncounted") else {}))
 
 
 def from_native(native: str, format: str) -> Json:

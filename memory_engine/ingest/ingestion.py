@@ -26,6 +26,7 @@ from memory_engine.ingest.events import EventReader, RecordReading, Translator, 
 from memory_engine.ingest.known import dispatched
 from memory_engine.ingest.readers import reader_of
 from memory_engine.ingest.records import open_recording
+from memory_engine.ingest.responses import by_response
 from memory_engine.plugins import RecordingReaders
 from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.threads import OpenThreads
@@ -197,22 +198,8 @@ class Ingestion:
         filling = _Filling(conversation, recording, _thread_id(recording.name, conversation.label), branch_of)
         translator = await self._translator(filling)
         try:
-            async for some in _batches_on_thread(conversation.records, 1 if recording.is_followed else RECORDS_AT_ONCE):
-                if (after := await self._all_at_once(some, translator, filling)) is not None:
-                    translator = after
-                    continue
-                for record in some:
-                    if isinstance(record, Record) and record.value is PAUSE:
-                        self._paused()
-                        continue
-                    why = await self._record(record, translator, filling)
-                    if why and self._ends(_error_with_place(why + self._kept(filling), filling, record)):
-                        return False
-                    if filling.is_refused:
-                        return True
-                    # else the place of a compaction in the log would depend on the machine, and its ids with it
-                    if filling.into is not None:
-                        await filling.into.thread.compaction.settle()
+            if not await self._fill(filling, translator):
+                return False
             if conversation.strict and filling.into is None and not self.report.invalid:
                 await self._into(filling)  # a conversation that holds nothing is a thread all the same
         finally:
@@ -222,15 +209,54 @@ class Ingestion:
                 await filling.into.thread.compaction.settle()
         return True
 
-    async def _all_at_once(
+    async def _fill(self, filling: "_Filling", translator: Translator) -> bool:
+        """Take the records of a conversation, a response in one commit; false if its file is given up."""
+        at_once = 1 if filling.recording.is_followed else RECORDS_AT_ONCE
+        async for some in _batches_on_thread(by_response(filling.conversation.records), at_once):
+            together = [record for response in some for record in response]
+            if (after := await self._all_at_once(together, translator, filling)) is not None:
+                translator = after
+                continue
+            for response in some:
+                if (after := await self._all_at_once(response, translator, filling, of_any_size=True)) is not None:
+                    translator = after
+                elif not await self._one_by_one(response, translator, filling):
+                    return False
+                if filling.is_refused:
+                    return True
+        return True
+
+    async def _one_by_one(
         self, records: Sequence[Record | IngestError], translator: Translator, filling: "_Filling"
+    ) -> bool:
+        """Take records with a commit each, up to one that cannot be taken; false if the file is given up at it."""
+        for record in records:
+            if isinstance(record, Record) and record.value is PAUSE:
+                self._paused()
+                continue
+            why = await self._record(record, translator, filling)
+            if why and self._ends(_error_with_place(why + self._kept(filling), filling, record)):
+                return False
+            if filling.is_refused:
+                return True
+            # else the place of a compaction in the log would depend on the machine, and its ids with it
+            if filling.into is not None:
+                await filling.into.thread.compaction.settle()
+        return True
+
+    async def _all_at_once(
+        self,
+        records: Sequence[Record | IngestError],
+        translator: Translator,
+        filling: "_Filling",
+        *,
+        of_any_size: bool = False,
     ) -> Translator | None:
-        """Take small messages in one commit, and return the translator of those that follow.
+        """Take small messages, or one response, in one commit, and return the translator of those that follow.
 
         None, and nothing is taken, where there is anything to say of one: then they are taken one by one.
         """
-        into = filling.into
-        if into is None or len(records) == 1 or filling.conversation.shape == "event":
+        if len(records) == 1 or filling.conversation.shape == "event" or not (filling.into or of_any_size):
             return None
         trial = translator.copy()
         readings: list[RecordReading] = []
@@ -241,7 +267,11 @@ class Ingestion:
                 readings.append(trial.take(record))
             except (UnusableRecord, RecursionError):
                 return None
-        if not await _dispatch_small_records(readings, into):
+        try:
+            into = filling.into or await self._into(filling)
+        except (InvalidInput, UnusableRecord):
+            return None
+        if not await _dispatch_records(readings, into, of_any_size=of_any_size):
             return None
         for _ in readings:
             into.result.messages += 1
@@ -379,11 +409,11 @@ class _Filling:
     stop_observing: Callable[[], None] | None = None
 
 
-async def _dispatch_small_records(readings: Sequence[RecordReading], into: _Target) -> bool:
-    """Dispatch the events of small records in one commit; returns False if they cannot be dispatched so."""
+async def _dispatch_records(readings: Sequence[RecordReading], into: _Target, *, of_any_size: bool) -> bool:
+    """Dispatch the events of records in one commit; returns False if they cannot be dispatched so."""
     events = [new for reading in readings for new in reading.events]
     try:
-        if not _is_little(events, into.thread):
+        if not of_any_size and not _is_little(events, into.thread):
             return False
         await _check_open(events, into.thread)
         into.note(await into.thread.dispatch_all(events))

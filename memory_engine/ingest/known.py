@@ -7,6 +7,7 @@ from contextlib import suppress
 import msgspec
 
 from memory_engine.core.events.base import Event
+from memory_engine.core.events.messages import as_sent
 from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.errors import IdempotencyConflict
 from memory_engine.formats.native import without_native
@@ -46,7 +47,7 @@ async def _dispatched_grown(events: Sequence[NewEvent], thread: Thread) -> tuple
                     or not _differ_in_response(there.event, events[at].event, has_response=has_response)
                 ):
                     raise
-                events[at] = msgspec.structs.replace(events[at], event=there.event)
+                events[at] = msgspec.structs.replace(events[at], event=as_sent(there.event, there.version))
     return await thread.dispatch_all(events)
 
 

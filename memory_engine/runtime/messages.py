@@ -25,6 +25,7 @@ from memory_engine.core.events.messages import (
     ToolError,
     ToolResult,
     UserMessage,
+    as_sent,
 )
 from memory_engine.core.forgetting import Forgettings, Targets
 from memory_engine.core.lazy import lazy_module
@@ -321,10 +322,11 @@ async def _parts_of(thread: ThreadHandle, name: str) -> list[Event]:
         ids = [_id(thread, name, part) for part in range(len(found), len(found) + PARTS_MAX)]
         stored = {row.id: row for row in await thread.kernel.store.find(thread.id, ids)}
         for one in ids:
-            event = decode_row(thread.id, stored[one], thread.kernel.events)[0] if one in stored else None
-            if not isinstance(event, Event):
+            row = stored.get(one)
+            event = decode_row(thread.id, row, thread.kernel.events)[0] if row is not None else None
+            if row is None or not isinstance(event, Event):
                 return found
-            found.append(event)
+            found.append(as_sent(event, row.version))
 
 
 async def _known(thread: ThreadHandle, provider_ids: Sequence[str]) -> set[str]:

@@ -1,6 +1,7 @@
 """Blocks that only their provider reads: they go back in order, count, are found, and stay out once forgotten."""
 
 import json
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, Thread
 from memory_engine import events as e
-from memory_engine.formats.native import Json
+from memory_engine.formats.native import Json, own_tokens
 
 NEVER = EngineConfig(compaction=CompactionPolicy(enabled=False))
 ASK: Json = {"role": "user", "content": "Which kettle is the cheapest?"}
@@ -331,3 +332,125 @@ async def test_a_response_of_nothing_but_hosted_blocks_counts(form: str) -> None
     assert receipt.chunks[0].id in whole.included
     assert receipt.chunks[0].id in small.excluded
     assert small.tokens <= 1_000
+
+
+HOSTED_V1 = Path(__file__).resolve().parents[1] / "golden" / "hosted-v1.jsonl.gz"
+"""A log of the versions of messages whose chunks counted no tokens of the provider's own blocks."""
+HELD_V1 = {
+    "10.0": ("user_message", 4),
+    "7.0": ("agent_response", 5),
+    "3.0": ("user_message", 6),
+    "10.1": ("agent_action", 5),
+    "10.2": ("action_result", 2),
+    "10.3": ("agent_response", 6),
+}
+"""Its chunks after a mark and an undone compaction: their types and tokens."""
+
+
+def deep(levels: int) -> object:
+    """A value of so many lists within each other."""
+    value: object = "so deep"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("item", [*HOSTED, COMPACTION], ids=lambda item: str(item["type"]))
+async def test_the_chunk_of_a_hosted_item_counts_it(item: Json) -> None:
+    """About as a context does, whether it comes in a response with words or alone."""
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        alone, beside = await engine.create_thread(), await engine.create_thread()
+        said = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
+        await alone.record(response([item]))
+        await beside.record(response([item, said | {"content": [{"type": "output_text", "text": "Four."}]}]))
+        (chunk,), (other,) = (await alone.state()).chunks(), (await beside.state()).chunks()
+        assert chunk.native_tokens == chunk.tokens == other.tokens - 2
+        assert chunk.tokens <= (await alone.context()).tokens <= 2.5 * chunk.tokens
+
+
+async def test_hosted_blocks_bring_a_compaction_when_due() -> None:
+    """A thread of searches fills its window as one of words does."""
+    policy = CompactionPolicy(threshold=4, tokens_min=2_000)
+    found = [SEARCH[0], SEARCH[1] | {"content": "prices " * 400}]
+    async with memory_engine.open(":memory:", config=EngineConfig(compaction=policy)) as engine:
+        thread = await engine.create_thread()
+        for n in range(12):
+            await thread.record(ASK)
+            await thread.record(message([*found, {"type": "text", "text": "Four."}], id=f"msg_{n}"))
+        await thread.settle()
+        assert [] != [one async for one in thread.events() if isinstance(one.event, e.CompactionCompleted)]
+        assert (await thread.verify()).ok
+
+
+async def test_a_log_of_before_reads_and_reduces_as_it_was() -> None:
+    """Its chunks count nothing of their blocks, also where they were marked or given back; what comes now counts."""
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        await engine.import_log(HOSTED_V1, thread_id="hosted", scopes="as exported")
+        thread = engine.thread("hosted")
+        assert (await thread.verify()).ok
+        everything = (await thread.state()).everything()
+        assert {chunk.id: (str(chunk.type), chunk.tokens) for chunk in everything} == HELD_V1
+        found = [event async for event in thread.events() if getattr(event.event, "uncounted", False)]
+        assert [1, 2, 4] == [one.seq for one in found]
+        await thread.record(message([*SEARCH, {"type": "text", "text": "Still."}], id="msg_new"))
+        newest = next((await thread.state()).newest())
+        assert newest.tokens > 100 < newest.native_tokens
+        assert (await thread.verify()).ok
+
+
+async def test_a_response_of_before_that_comes_again_gives_its_first_receipts() -> None:
+    """Whole, and as a part of what was recorded: it is known though it would be another version now."""
+    asked = {"query": "opening hours of the mill"}
+    search = [
+        {"type": "server_tool_use", "id": "srv1", "name": "web_search", "input": asked},
+        {"type": "web_search_tool_result", "tool_use_id": "srv1", "content": [
+            {"type": "web_search_result", "url": "https://mill.example/hours", "encrypted_content": "Qk" * 600}]},
+    ]  # fmt: skip
+    around = {"id": "m1", "type": "message", "model": "m", "role": "assistant", "stop_reason": "end_turn"}
+    blocks = [*search, {"type": "text", "text": "From nine to five."}]
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        await engine.import_log(HOSTED_V1, thread_id="hosted", scopes="as exported")
+        thread = engine.thread("hosted")
+        last = await thread.last_seq()
+        for usage in ({"input_tokens": 9, "output_tokens": 9}, {"input_tokens": 9, "output_tokens": 12}):
+            (receipt,) = await thread.record(around | {"content": blocks, "usage": usage}, format="anthropic")
+            assert (2, last) == (receipt.seq, await thread.last_seq())
+
+
+async def test_a_chunk_keeps_its_count_through_marks_and_an_undone_compaction() -> None:
+    """Copies of it count the same blocks."""
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        thread = await engine.create_thread()
+        await thread.record(ASK)
+        await thread.record(message([*SEARCH, {"type": "text", "text": "Nineteen euros."}]))
+        await thread.record(ASK)
+        before = {chunk.type: chunk.tokens for chunk in (await thread.state()).everything()}
+        await thread.compact()
+        await thread.undo_compaction()
+        await thread.mark_critical(next(c.id for c in (await thread.state()).chunks() if c.type == "agent_response"))
+        assert before == {chunk.type: chunk.tokens for chunk in (await thread.state()).everything()}
+        assert (await thread.verify()).ok
+
+
+@pytest.mark.parametrize("levels", [10, 190, 400, 900])
+async def test_blocks_nested_deep_are_counted(levels: int) -> None:
+    """The count takes any value that can be recorded, and is the same however deep the caller's own calls are."""
+    kept = json.dumps({"anthropic": {"message": [{"$whole": {"type": "of_tomorrow", "value": deep(levels)}}]}})
+    assert levels * 2 // 4 < own_tokens(kept) < levels + 60
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch(e.LlmTextResponse(content="", native=kept))
+        assert (await thread.verify()).ok
+
+
+def test_the_recorded_count_of_own_blocks_does_not_change() -> None:
+    """Chunks hold it: these figures are of logs that exist."""
+    kept = [json.dumps({"openai.responses": {"message": [{"$whole": item}]}}) for item in (*HOSTED, COMPACTION)]
+    assert [30, 32, 41, 25, 34] == list(map(own_tokens, kept))
+
+
+def test_brackets_within_texts_nest_nothing() -> None:
+    """A listing of code counts as any text does."""
+    code = json.dumps({"anthropic": {"message": [{"$whole": {"type": "x", "code": '{"\\' * 300}}]}})
+    plain = json.dumps({"anthropic": {"message": [{"$whole": {"type": "x", "code": "abc" * 300}}]}})
+    assert own_tokens(plain) == own_tokens(code)

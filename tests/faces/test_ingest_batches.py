@@ -1,5 +1,6 @@
 """Small messages of a file come in few commits; what is kept and said of each is as if they came one by one."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -117,3 +118,77 @@ async def test_compactions_stand_where_they_would_have_one_by_one(tmp_path: Path
         kinds = [type(one).__name__ for one in await events(engine)]
         assert "CompactionCompleted" in kinds
         assert [type(one).__name__ for one in await events(other)] == kinds
+
+
+def response(*, named: str = "m1", ends: bool = False) -> list[dict[str, object]]:
+    """The lines of one response that calls three times, the result of its first call between; too long to batch."""
+    around = {"id": named, "type": "message", "model": "x", "role": "assistant", "stop_reason": None}
+    calls = [{"type": "tool_use", "id": f"{named}{n}", "name": "Read", "input": {"n": n}} for n in range(3)]
+    text = {"type": "text", "text": "I read on. " * 9_000}
+    parts = [{**around, "content": [one]} for one in (text, *calls)]
+    parts[-1]["stop_reason"] = "end_turn" if ends else "tool_use"
+    results = [
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": one["id"], "content": "a page " * 9_000}]}
+        for one in calls
+    ]
+    return [*parts[:2], results[0], *parts[2:], *results[1:]]
+
+
+def session_lines(messages: list[dict[str, object]]) -> list[dict[str, object]]:
+    """The same as the lines of a session of Claude Code."""
+    return [
+        {"type": said["role"], "uuid": f"u{n}", "parentUuid": f"u{n - 1}" if n else None, **rest}
+        for n, said in enumerate(messages)
+        for rest in [{"sessionId": "s", "message": said}]
+    ]
+
+
+PERSON: dict[str, object] = {"role": "user", "content": "Read the three pages"}
+
+
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("is_session", [False, True])
+@pytest.mark.parametrize("before", [[], [PERSON]])
+async def test_the_lines_of_a_response_are_one_commit(
+    tmp_path: Path, before: list[dict[str, object]], *, is_session: bool, ends: bool
+) -> None:
+    """However long they are, with the results between; what comes after has its own commits."""
+    lines = [*before, *response(ends=ends), *response(named="m2")]
+    never = EngineConfig(compaction=CompactionPolicy(enabled=False))
+    async with memory_engine.open(":memory:", config=never) as engine:
+        report = await ingest(engine, tmp_path / "t.jsonl", as_lines(session_lines(lines) if is_session else lines))
+        assert ([], len(lines)) == (report.errors, report.messages)
+        at = [one.recorded_at async for one in engine.thread("t").events()][len(before) :]
+        sizes = [len(list(found)) for _, found in itertools.groupby(at)]
+        assert [5, 1, 1, 5, 1, 1] == sizes
+        again = await ingest(engine, tmp_path / "t.jsonl", as_lines(session_lines(lines) if is_session else lines))
+        assert (0, len(lines)) == (again.threads[0].added, again.threads[0].known)
+
+
+@pytest.mark.parametrize("known", range(1, 8))
+async def test_a_response_of_which_a_part_is_known_adds_the_rest(tmp_path: Path, known: int) -> None:
+    """The file was read while the client wrote it."""
+    lines = as_lines(session_lines([PERSON, *response()]))
+    async with memory_engine.open(":memory:") as engine, memory_engine.open(":memory:") as other:
+        await ingest(engine, tmp_path / "t.jsonl", lines[:known])
+        report = await ingest(engine, tmp_path / "t.jsonl", lines)
+        assert ([], 8 - known) == (report.errors, report.threads[0].added)
+        await ingest(other, tmp_path / "t.jsonl", lines)
+        assert await events(other) == await events(engine)
+
+
+async def test_an_unusable_line_of_a_response_costs_only_itself(tmp_path: Path) -> None:
+    """The lines of its response before and after it are kept, where invalid ones are skipped."""
+    lines = as_lines([PERSON, *response()])
+    lines.insert(3, '{"role": "assistant", "id": "m1", "content": 5}')
+    async with memory_engine.open(":memory:") as engine:
+        report = await ingest(engine, tmp_path / "t.jsonl", lines, skip_invalid=True)
+        assert ([4], 8) == ([error.line for error in report.errors], report.messages)
+
+
+async def test_one_id_for_all_responses_joins_no_more_than_up_to_the_next_word_of_a_person(tmp_path: Path) -> None:
+    """An id that a client made up says little; the messages come in all the same."""
+    said = [{"role": "assistant", "id": "x", "content": "word " * 20_000}, {"role": "user", "content": "On"}]
+    async with memory_engine.open(":memory:") as engine:
+        report = await ingest(engine, tmp_path / "t.jsonl", as_lines(said * 6))
+        assert ([], 12) == (report.errors, report.messages)

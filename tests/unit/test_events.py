@@ -24,10 +24,7 @@ from tests.unit.view_samples import VIEW_SAMPLES
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "events.jsonl"
 MIXED = (e.TextPart("Look: é 👩‍👩‍👧"), e.ImagePart("data:image/png;base64,AA==", "image/png", "a cat"))
-CALLS = (
-    e.ToolCall.create("c1", "search", {"q": "é", "n": 10**30}),
-    e.ToolCall("c2", "wait", long_running=True),
-)
+CALLS = (e.ToolCall.create("c1", "search", {"q": "é", "n": 10**30}), e.ToolCall("c2", "wait", long_running=True))
 LINE = e.SummaryLine("next_steps", "Go on.", ("1.0", "2.0"))
 
 # One of each built-in event, every field set; the order means nothing.
@@ -115,6 +112,7 @@ FILED = (
     e.FilePart(file_id="file-2", text="é"),
 )
 NATIVE = '{"anthropic":{"message":{"content":[{"cache_control":{"type":"ephemeral"}}]}}}'
+HOSTED = '{"anthropic":{"message":[{"$whole":{"type":"server_tool_use","id":"s1","input":{"query":"jdk"}}}]}}'
 
 # Events with the fields that came after their first release.
 LATER_SAMPLES: tuple[Event, ...] = (
@@ -140,6 +138,9 @@ LATER_SAMPLES: tuple[Event, ...] = (
                         instructions="Keep every price.", focus="the invoice", note="flush: no end within 10 s"),
     e.MemoryAppended(layer="semantic", content="Java 21", key="jdk", own=True),
     e.MemoryShared(destination=e.Destination("agent", "helper", "acme"), layer="semantic", content="Java 21", own=True),
+    e.UserMessage(content="See.", native=HOSTED, uncounted=True),
+    e.LlmTextResponse(content="", native=HOSTED, uncounted=True),
+    e.LlmToolCall(calls=CALLS, native=HOSTED, uncounted=True),
 )  # fmt: skip
 ALL_SAMPLES = (*SAMPLES, *LATER_SAMPLES)
 
@@ -305,6 +306,9 @@ OLDER = {
     "todo_deleted": b'{"id":"1"}',
     "memory_mark_critical": b'{"chunk_ids":["1.0"]}',
     "session_started": b'{"content":"Be kind."}',
+    "user_message": b'{"content":"","native":"{\\"x\\":{\\"message\\":[{\\"$whole\\":{}}]}}"}',
+    "llm_text_response": b'{"content":"","native":"{\\"x\\":{\\"message\\":[{\\"$whole\\":{}}]}}"}',
+    "llm_tool_call": b'{"calls":[],"native":"{\\"x\\":{\\"message\\":[{\\"$whole\\":{}}]}}"}',
 }
 """Version 1 of events whose reducers do something else now."""
 

@@ -114,6 +114,7 @@ class RestoredChunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     response_id: Id = ""
     status: StatusWord = ""
     native: JsonText = ""
+    native_tokens: int = 0
     is_container: bool = False
     container: ChunkId = ""
     before: ChunkId = ""

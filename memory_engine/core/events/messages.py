@@ -5,9 +5,13 @@ call is an answered one. `final=False` marks an intermediate result of a long-ru
 
 `native` is JSON: what a provider's message holds beyond the other fields, by the name of its format
 (`memory_engine.formats`), so that the same provider can get the message back unchanged.
+
+`uncounted` keeps what version 1 of an event did: its chunk counts no tokens for the provider's own blocks in `native`.
 """
 
-from typing import Literal
+from typing import Literal, TypeVar
+
+import msgspec
 
 from memory_engine.core.events.base import Content, Event, ExplainingMeta, ToolCall, event
 from memory_engine.core.events.roles import Id, JsonText
@@ -16,7 +20,7 @@ MessageOrigin = Literal["", "tool", "client", "summary"]
 """The author of a message of the user role: a person (empty), a tool, the client software, or a summarising tool."""
 
 
-@event("user_message", role="user", chunks="own")
+@event("user_message", version=2, role="user", chunks="own")
 class UserMessage(Event):
     """A message of the user role, which a person wrote unless `origin` says otherwise.
 
@@ -29,6 +33,7 @@ class UserMessage(Event):
     name: str = ""
     native: JsonText = ""
     origin: MessageOrigin = ""
+    uncounted: bool = False
 
 
 @event("parent_agent_message", role="user", chunks="own")
@@ -40,7 +45,7 @@ class ParentAgentMessage(Event):
     native: JsonText = ""
 
 
-@event("llm_text_response", role="assistant", chunks="own")
+@event("llm_text_response", version=2, role="assistant", chunks="own")
 class LlmTextResponse(Event):
     """The model's text answer. `interrupted` says why it broke off before its end; empty for a whole one."""
 
@@ -49,6 +54,7 @@ class LlmTextResponse(Event):
     name: str = ""
     interrupted: str = ""
     native: JsonText = ""
+    uncounted: bool = False
 
 
 @event("llm_thinking", role="assistant", chunks="own")
@@ -61,7 +67,7 @@ class LlmThinking(Event):
     native: JsonText = ""
 
 
-@event("llm_tool_call", role="assistant", chunks="own")
+@event("llm_tool_call", version=2, role="assistant", chunks="own")
 class LlmToolCall(Event):
     """One tool call, or the N parallel calls of one response, with the accompanying text."""
 
@@ -69,6 +75,7 @@ class LlmToolCall(Event):
     content: str = ""
     response_id: Id = ""
     native: JsonText = ""
+    uncounted: bool = False
 
 
 @event("llm_skill_call", role="assistant", chunks="own")
@@ -176,3 +183,12 @@ class SystemFailure(Event):
 
     content: str
     code: str = ""
+
+
+_Counted = TypeVar("_Counted", bound=Event)
+
+
+def as_sent(event: _Counted, version: int) -> _Counted:
+    """Return an event of a recorded version as it was sent: without the mark that reading version 1 sets."""
+    is_marked = version == 1 and isinstance(event, UserMessage | LlmTextResponse | LlmToolCall) and event.uncounted
+    return msgspec.structs.replace(event, uncounted=False) if is_marked else event

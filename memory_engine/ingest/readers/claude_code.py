@@ -18,6 +18,7 @@ from memory_engine.errors import IngestError
 from memory_engine.formats.origin import flagged, unwrapped
 from memory_engine.ingest.dialects import Json, objects, text_under, texts, under
 from memory_engine.ingest.records import read_records
+from memory_engine.ingest.responses import by_response, response_of
 
 _SPOKEN = ("user", "assistant")
 _MARKS = ("uuid", "sessionId", "parentUuid", "isSidechain", "leafUuid")
@@ -239,45 +240,10 @@ def _as_blocks(content: object) -> object:
 
 
 def _usage_once(records: Iterator[Record | IngestError]) -> Iterator[Record | IngestError]:
-    """The records, with the usage of a response on the last of its lines only.
-
-    The results of its first calls may be between them: a response is held until another one begins, or until a
-    person speaks, or the file holds no more for now.
-    """
-    held: list[Record | IngestError] = []
-    begun, last = "", -1
-    for record in records:
-        response = _response_id(record)
-        if response and response == begun:
-            held[last] = _without_usage(held[last])
-        elif response or not _is_result(record):
-            yield from held
-            held, begun = [], response
-        if response:
-            last = len(held)
-        held.append(record)
-        if not begun or _is_ended(record):
-            yield from held
-            held, begun = [], ""
-    yield from held
-
-
-def _response_id(record: Record | IngestError) -> str:
-    if isinstance(record, IngestError) or under(record.value, "role") != "assistant":
-        return ""
-    return text_under(record.value, "id")
-
-
-def _is_result(record: Record | IngestError) -> bool:
-    if isinstance(record, IngestError):
-        return True
-    blocks = objects(record.value, "content")
-    return bool(blocks) and all(block.get("type") == "tool_result" for block in blocks)
-
-
-def _is_ended(record: Record | IngestError) -> bool:
-    """Return True if a line says that its response ends with it."""
-    return isinstance(record, Record) and text_under(record.value, "stop_reason") in ("end_turn", "stop_sequence")
+    """The records, with the usage of a response on the last of its lines only."""
+    for *before, last in by_response(records):
+        yield from (_without_usage(record) if response_of(record) else record for record in before)
+        yield last
 
 
 def _without_usage(record: Record | IngestError) -> Record | IngestError:

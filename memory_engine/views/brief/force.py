@@ -15,7 +15,7 @@ from memory_engine.language.phrases import alternatives, denies, phrase_list
 from memory_engine.language.rough import between_marks
 from memory_engine.language.sentences import words
 from memory_engine.language.text import negations, stop_words
-from memory_engine.views.brief.terms import terms_of
+from memory_engine.views.brief.statements import terms_of
 
 READ_CHARS_MAX = 1_000
 ACRONYM_CHARS_MAX = 6

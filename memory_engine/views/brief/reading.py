@@ -39,7 +39,7 @@ WAIT_S = 1.0
 """Maximum number of seconds that contexts wait for the background reading."""
 STORED_EVERY = 1_000
 """A talk is stored again after this many events, or a quarter of those that the last one was read from, if more."""
-VIEW = "talk/2"
+VIEW = "talk/3"
 """Name and version of stored talks. Increase the version when the same events give another talk."""
 PARENTS_MAX = 8
 """Maximum number of ancestors whose briefs an agent inherits."""

@@ -2,16 +2,17 @@
 
 A statement is spent once events deal with it: its question was answered, the agent used its content in an action, or it
 answered the agent's own question and the agent went on. In any language, a statement stays until something deals with
-it. The statements that stay are ranked by how much their loss would hurt: by their form, by how little of their content
-was used, and by how rare their words are.
+it, and in any case until the agent's final answer: an agent at work repeats the words of its request. The statements
+that stay are ranked by how much their loss would hurt: by their form, by how little of their content was used, and by
+how rare their words are.
 """
 
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from memory_engine.views.brief.statements import is_value
 from memory_engine.views.brief.talk import ACK_CHARS_MAX, Key, Ruling, Talk, TalkMessage, TalkStatement
-from memory_engine.views.brief.terms import is_value
 
 Weights = Mapping[str, float]
 """The terms of a statement, mapped to their rarity."""
@@ -48,10 +49,11 @@ def ruling(talk: Talk, one: TalkStatement) -> Ruling:
         return Ruling("spent")
     message = talk.message(one)
     weights = {term: talk.rarity(term) for term in one.terms}
-    if by := _spent_by(message, one, weights):
+    in_work = talk.is_in_work(message)
+    if not in_work and (by := _spent_by(message, one, weights)):
         return Ruling("spent", by)
     worth = _worth(message, one, weights)
-    if worth < WORTH_MIN and one.seq != talk.newest and not one.force.is_binding:
+    if worth < WORTH_MIN and not (in_work or one.seq == talk.newest or one.force.is_binding):
         return Ruling("spent", message.replied_at)
     return _unless_replaced(one, Ruling("stands", 0, worth))
 

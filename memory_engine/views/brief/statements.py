@@ -3,15 +3,23 @@
 A message may contain text that its author did not write for it: code, a log, a mail, a table, an article. Form alone
 decides, so that it works in any language: lines of code or data are material, and so is the middle of a text that is
 longer than what people type. A block of material is one statement, of which the beginning and the end are shown.
+
+Two statements that share terms are about the same thing, in any language. A path, a number or an identifier is one
+term. Other words are reduced to their stems. In scripts without an English stemmer the beginning of a word is used,
+since endings change; in scripts without spaces, pairs of characters. Function words are left out.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
 
 import msgspec
 
 from memory_engine.core.lazy import regex
+from memory_engine.language.identification import function_words
 from memory_engine.language.prose import own_lines
 from memory_engine.language.sentences import clean, spans
+from memory_engine.language.text import COMPOUND_WORD, fold_case, is_unspaced, pairs, stem, stop_words, words
 
 MATERIAL_CHARS_MIN = 240
 """Code or data of fewer characters belongs to the sentence next to it: "set `x = 3` and go on"."""
@@ -21,6 +29,12 @@ EDGE_CHARS = 2_000
 """Number of characters at each end of a long text that count as the author's own."""
 READ_CHARS_MAX = 40_000
 """Maximum number of characters of a message that are analysed: half at its beginning, half at its end."""
+TERMS_CHARS_MAX = 6_000
+"""Maximum number of characters that terms are read from: two thirds at the start of a text, one third at its end."""
+BEGINNING_CHARS = 5
+_HANGUL = regex("[\uac00-\ud7af]")
+_WITHIN = regex(r"[_\-]+")
+_VALUE = regex(r"[\d_/.@]")
 _BULLETS = regex(r"(?:[-*•]\s+)+")
 
 
@@ -124,3 +138,48 @@ def _break_after(text: str, at: int) -> int:
 def _break_before(text: str, at: int) -> int:
     found = text.rfind("\n", at - EDGE_CHARS, at)
     return found + 1 if found >= 0 else at
+
+
+def terms_of(text: str, *, parts: bool = False) -> frozenset[str]:
+    """Return the terms of a text. With `parts`, also those inside identifiers (`user_id`)."""
+    if len(text) > TERMS_CHARS_MAX:
+        text = f"{text[: TERMS_CHARS_MAX * 2 // 3]} {text[-TERMS_CHARS_MAX // 3 :]}"
+    folded = fold_case(text)
+    compounds = {*COMPOUND_WORD.findall(folded)}
+    values = {*filter(is_value, compounds)}
+    found = {*_terms_of_words(_remove_values(values, compounds, folded)), *values}
+    if parts:
+        found.update(
+            _terms_of_words(" ".join(_WITHIN.sub(" ", value) for value in values if value.replace("_", "").isalpha()))
+        )
+    return frozenset(found)
+
+
+def _remove_values(values: set[str], compounds: set[str], text: str) -> str:
+    if not values:
+        return text
+    if text.isascii():  # signs of other scripts may be outside of compound words
+        return " ".join(compounds - values)
+    return COMPOUND_WORD.sub(lambda match: " " if match.group() in values else match.group(), text)
+
+
+def is_value(term: str) -> bool:
+    """Return True if a term is a number, a path, an address or an identifier."""
+    return _VALUE.search(term) is not None
+
+
+def _terms_of_words(text: str) -> Iterator[str]:
+    return chain.from_iterable(map(_terms_of_word, {*words(text)}))
+
+
+@lru_cache(maxsize=1 << 15)
+def _terms_of_word(word: str) -> Sequence[str]:
+    if is_unspaced(word):
+        return pairs(word)
+    if _HANGUL.match(word):
+        return (word[:2],)
+    if word in function_words():
+        return ()
+    if word.isascii():
+        return (stem(word),) if len(word) > 1 and word not in stop_words() else ()
+    return (word[:BEGINNING_CHARS],)

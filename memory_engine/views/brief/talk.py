@@ -28,8 +28,8 @@ from memory_engine.language.phrases import is_courteous, says_something
 from memory_engine.language.rough import QUESTION_MARKS
 from memory_engine.language.sentences import clean, spans, words
 from memory_engine.views.brief.force import Force, force_of, terms_of_form
-from memory_engine.views.brief.statements import MessageStatement, statements_of
-from memory_engine.views.brief.terms import is_value, terms_of
+from memory_engine.views.brief.statements import MessageStatement, is_value, statements_of, terms_of
+from memory_engine.views.brief.turn import AgentTurn, calls_of
 
 OPEN_MESSAGES = 8
 """Number of newest messages that stay open. Only statements of open messages can still be dealt with."""
@@ -166,7 +166,8 @@ class Talk(msgspec.Struct):
     older messages. A statement that is in neither any more is dropped, but for those of the `first` request: the size
     of a talk does not depend on the length of its log. `by_term` finds the kept statements by their terms. `forgot`:
     something was forgotten, of which `counts` and `vocabulary` may still hold single words. Of the terms that the agent
-    used since the newest message, `done`, the `fresh` ones were not yet looked for in all open messages.
+    used since the newest message, `done`, the `fresh` ones were not yet looked for in all open messages. `turn` tells
+    whether it still works on them.
     """
 
     seq: int = 0
@@ -191,6 +192,7 @@ class Talk(msgspec.Struct):
     done: frozenset[str] = frozenset()
     fresh: frozenset[str] = frozenset()
     forgot: bool = False
+    turn: AgentTurn = msgspec.field(default_factory=AgentTurn)
 
     def message(self, one: TalkStatement) -> TalkMessage:
         """Return the message of a statement."""
@@ -200,6 +202,10 @@ class Talk(msgspec.Struct):
         """Return a statement by its key."""
         return self.heard[key[0]].statements[key[1]]
 
+    def is_in_work(self, message: TalkMessage) -> bool:
+        """Return True for an open message that the agent has not given its final answer to."""
+        return message.seq > self.turn.answered and message.seq in self.open
+
     def take(self, seq: int, event: Event | UnknownEvent) -> None:
         """Update the talk with the next event."""
         self.seq = max(self.seq, seq)
@@ -208,23 +214,24 @@ class Talk(msgspec.Struct):
                 self._hear(TalkMessage(seq, event.name, False, 0), content_text(event.content))
             case ParentAgentMessage():
                 self._hear(TalkMessage(seq, event.agent_id, True, 0), content_text(event.content))
+            case UserMessage(origin="tool"):
+                self.turn.observe()
             case LlmTextResponse():
                 self._reply(seq, content_text(event.content))
+                self.turn.say(seq, event)
             case LlmClarification():
                 self._reply(seq, event.content)
+                self.turn.ask(seq, event)
                 self.asked, self.asked_at = _last_sentence(event.content), seq
-            case LlmToolCall():
-                self._act(seq, event.calls, event.content)
-            case LlmSkillCall():
-                self._act(seq, (ToolCall(event.call_id, event.name, event.arguments),))
-            case LlmSubagentSpawn():
-                self._act(seq, (ToolCall(event.call_id, event.agent_id, event.task),))
-            case LlmSubagentMessage():
-                self._act(seq, (ToolCall("", event.agent_id, content_text(event.content)),))
+            case LlmToolCall() | LlmSkillCall() | LlmSubagentSpawn() | LlmSubagentMessage():
+                self._act(seq, calls_of(event), event.content if isinstance(event, LlmToolCall) else "")
+                self.turn.act(event)
             case CycleStarted(question_at=at) if at:
                 self.asked_in[seq] = seq + at if at < 0 else at
-            case ExchangeFinished(cycle=cycle) if cycle in self.asked_in:
-                self.asked_in[seq] = self.asked_in[cycle]
+            case ExchangeFinished(cycle=cycle):
+                self.turn.declare()
+                if cycle in self.asked_in:
+                    self.asked_in[seq] = self.asked_in[cycle]
             case ThreadCleared():
                 _refill(self, Talk(seq=self.seq))
             case MemoryForget():
@@ -260,6 +267,7 @@ class Talk(msgspec.Struct):
     # people
 
     def _hear(self, message: TalkMessage, text: str) -> None:
+        self.turn.end()
         message.chars, message.is_reply = len(text), bool(self.told)
         message.asked, message.asked_at = self.asked, self.asked_at
         message.statements = {n: _talk_statement(message.seq, n, one) for n, one in enumerate(statements_of(text))}
@@ -351,6 +359,8 @@ class Talk(msgspec.Struct):
         if newest is None:
             return
         newest.calls += len(calls)
+        for one in newest.statements.values():
+            one.answered_at = 0  # what was said before a call was not the answer
         newest.replied_at = newest.replied_at or seq
         self._use(terms_of(" ".join([*(f"{call.name} {call.arguments}" for call in calls), text]), parts=True))
         for message in self._newest_first():
