@@ -59,7 +59,7 @@ class Records(Generic[R]):
         """The rows of a kind whose keys begin with a prefix (see `between`)."""
         return await self.between(kind, prefix, behind(prefix), limit, latest=latest)
 
-    async def pages(self, kind: type[K], prefix: str, size: int = PAGE) -> AsyncIterator[list[tuple[str, K]]]:
+    async def each_page(self, kind: type[K], prefix: str, size: int = PAGE) -> AsyncIterator[list[tuple[str, K]]]:
         """The same rows, a page at a time."""
         first = prefix
         while page := await self.between(kind, first, behind(prefix), size):

@@ -228,7 +228,7 @@ class Items:
     # reading
 
     async def _all(self, prefix: Sequence[str], page_size: int = PAGE) -> AsyncIterator[Item]:
-        async for page in self._records.pages(ItemRow, namespace_key(prefix), page_size):
+        async for page in self._records.each_page(ItemRow, namespace_key(prefix), page_size):
             for item in await self._read(page):
                 yield item
 
