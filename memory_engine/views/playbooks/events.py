@@ -65,17 +65,7 @@ class PlaybookPromoted(FlowRun):
         """The playbook, for its user."""
         if self.destination is None:
             return ()
-        playbook = PlaybookSaved(
-            flow_dact=self.flow_dact,
-            user_query=self.user_query,
-            slots=self.slots,
-            tool_calls=self.tool_calls,
-            outcome=self.outcome,
-            reason=self.reason,
-            source_thread=self.source_thread,
-            sources=self.sources,
-        )
-        return (Delivery(self.destination, playbook),)
+        return (Delivery(self.destination, msgspec.convert(self, PlaybookSaved, from_attributes=True)),)
 
 
 @event("playbook_saved", tracked=True, role="memory", chunks="none")
