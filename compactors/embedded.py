@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from memory_engine.compaction.base import CompactionContext, CompactionResult
-from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line
+from memory_engine.compactors.extractive.entries import Entry, EntryKind
 from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.lazy import lazy_module, lazy_modules, regex
@@ -85,11 +87,7 @@ def _extracted_lines(chunks: Sequence[Chunk], context: CompactionContext) -> Ste
             entries += entries_of(chunk, context.recorded_at.get(chunk.id, ""))
             yield
     earlier = [
-        Line(
-            section=line.section if line.section in SECTION_ORDER else "key_information",
-            text=line.text,
-            sources=line.sources,
-        )
+        line if line.section in SECTION_ORDER else msgspec.structs.replace(line, section="key_information")
         for line in context.earlier
     ]
     priorities = focus.Priorities(context.focus, context.instructions)
@@ -98,8 +96,8 @@ def _extracted_lines(chunks: Sequence[Chunk], context: CompactionContext) -> Ste
     )
     sources = tuple(chunk.id for chunk in chunks if chunk.status != RECALLED)
     if sources and not lines:
-        lines = (Line("key_information", NOTHING_FITS.format(count=len(sources)), sources),)
-    return tuple(SummaryLine(section=line.section, text=line.text, sources=line.sources) for line in lines)
+        lines = (SummaryLine("key_information", NOTHING_FITS.format(count=len(sources)), sources),)
+    return tuple(lines)
 
 
 def _tells(notice: str) -> bool:

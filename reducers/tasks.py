@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
+from memory_engine.core.events.tasks import TaskEnded
 from memory_engine.core.operations import Add, Delete, Operation, Update
 from memory_engine.core.reduction import NOTHING, ReduceContext, Reduction
 from memory_engine.core.state import StateView
@@ -24,8 +25,6 @@ from memory_engine.events import (
 
 TASK = "task"
 TODOS = "todos"
-
-TaskEnd = TaskCompleted | TaskAbandoned | TaskTerminated
 
 
 def reduce_task_started(view: StateView, event: TaskStarted, ctx: ReduceContext) -> Reduction:
@@ -62,7 +61,7 @@ def reduce_task_terminated(view: StateView, event: TaskTerminated, ctx: ReduceCo
     return _ended(view, event, ctx, "terminated")
 
 
-def _ended(view: StateView, event: TaskEnd, ctx: ReduceContext, status: str) -> Reduction:
+def _ended(view: StateView, event: TaskEnded, ctx: ReduceContext, status: str) -> Reduction:
     """The goal leaves the view, and one compactable line says how it ended."""
     task = view.named(TASK) if event.single else _ending(view, event)
     goal = task.text if task is not None else ""
@@ -81,7 +80,7 @@ def _ended(view: StateView, event: TaskEnd, ctx: ReduceContext, status: str) -> 
     return Reduction(operations=operations, chunks=(outcome,))
 
 
-def _ending(view: StateView, event: TaskEnd) -> Chunk | None:
+def _ending(view: StateView, event: TaskEnded) -> Chunk | None:
     """The task that ends. `None` for an end without an id where none runs, or a lenient one.
 
     Raises `UnknownTask`.

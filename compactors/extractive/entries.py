@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.sections import SECTION_ORDER
 
 EntryKind = Literal[
@@ -56,12 +57,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """ISO time or any date text."""
 
 
-class Line(msgspec.Struct, frozen=True, gc=False):
-    """One line of a summary and the ids of the entries (at least one) it came from."""
-
-    section: Section
-    text: str
-    sources: tuple[str, ...]
+Line = SummaryLine
+"""A line as the log holds it: its `sources` are ids of entries, at least one."""
 
 
 def tokens(line: Line) -> float:

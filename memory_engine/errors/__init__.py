@@ -17,22 +17,28 @@ MemoryEngineError
 │   ├── UndeclaredEvent          a class without @event
 │   ├── UnknownEventClass        an event of a plug-in that the engine was not opened with
 │   ├── PluginNotLoaded          a log with events of a plug-in that the engine was not opened with
-│   ├── InvalidIdentifier, InvalidArgument   an id that cannot be stored, a value that a method does not take
+│   ├── InvalidValue
+│   │   ├── InvalidIdentifier, InvalidArgument   an id that cannot be stored, a value that a method does not take
+│   │   └── InvalidSearch
 │   ├── ScopeRequired            a call that names neither a user nor a tenant, where the engine requires one
 │   ├── DuplicateRegistration
 │   ├── UntrackedEvents          a projection that lists tracked and untracked events
 │   ├── InvalidKey               what cannot be the key of an encrypted store
-│   ├── InvalidPolicy, InvalidCompactor   a policy with an impossible value, an object that cannot compact
+│   ├── InvalidField
+│   │   ├── InvalidPolicy        a compaction policy with an impossible value
+│   │   ├── InvalidDocument, InvalidMemory   a document, or an entry of memory, that cannot be taken
+│   │   └── InvalidPattern       a pattern that cannot be shared
+│   ├── InvalidCompactor         an object that cannot compact
 │   ├── MissingExtra, MissingTimeZones   an optional package, or a time zone database, is not installed
 │   ├── IngestError              a file's line that is not an event
 │   ├── PreferenceError          a preference that the domain does not allow
 │   ├── DomainError              a domain with mistakes
 │   ├── ScopeNotAllowed          a file that says whose thread it is, and may not
-│   ├── InvalidVector, InvalidSearch
+│   ├── InvalidVector
 │   ├── InvalidTool              a tool of a model call that is not JSON
-│   ├── InvalidDocument, UnreadableDocument   a document that cannot be taken, a file that cannot be read as one
-│   ├── InvalidPattern, UnknownPattern   a pattern that cannot be shared, one that the tenant does not have
-│   ├── InvalidMemory, UnknownMemory   an entry that no layer can take, one that cannot be seen
+│   ├── UnreadableDocument       a file that cannot be read as a document
+│   ├── UnknownPattern           a pattern that the tenant does not have
+│   ├── UnknownMemory            an entry of memory that cannot be seen
 │   ├── BriefFull, UnknownPin    a pin for which the brief has no room, one that it does not hold
 │   ├── InvalidParameters        parameters of a tool without a canonical JSON form
 │   ├── AnotherQuestionOpen      an answer to another question than the open one
@@ -120,11 +126,13 @@ from memory_engine.errors.base import IdempotencyConflict as IdempotencyConflict
 from memory_engine.errors.base import IngestError as IngestError
 from memory_engine.errors.base import InvalidArgument as InvalidArgument
 from memory_engine.errors.base import InvalidEvent as InvalidEvent
+from memory_engine.errors.base import InvalidField as InvalidField
 from memory_engine.errors.base import InvalidIdentifier as InvalidIdentifier
 from memory_engine.errors.base import InvalidInput as InvalidInput
 from memory_engine.errors.base import InvalidMessage as InvalidMessage
 from memory_engine.errors.base import InvalidSearch as InvalidSearch
 from memory_engine.errors.base import InvalidTool as InvalidTool
+from memory_engine.errors.base import InvalidValue as InvalidValue
 from memory_engine.errors.base import MemoryEngineError as MemoryEngineError
 from memory_engine.errors.base import MissingExtra as MissingExtra
 from memory_engine.errors.base import NotContinued as NotContinued

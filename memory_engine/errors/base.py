@@ -174,24 +174,23 @@ class UndeclaredEvent(InvalidInput):
 
 
 @facts
-class InvalidIdentifier(InvalidInput):
-    """A thread id, event id or scope that cannot be stored or compared safely."""
-
-    what: str
-    value: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.what} {cut(self.value)!r} is not usable: {self.why}"
-
-
-@facts
-class InvalidArgument(InvalidInput, ValueError, TypeError):
-    """An argument with a value or type that its method does not take."""
+class InvalidValue(InvalidInput):
+    """A value that is not taken for `what` it was given; `why` says what would be."""
 
     what: str
     value: object
     why: str
+
+
+class InvalidIdentifier(InvalidValue):
+    """A thread id, event id or scope that cannot be stored or compared safely."""
+
+    def __str__(self) -> str:
+        return f"{self.what} {cut(str(self.value))!r} is not usable: {self.why}"
+
+
+class InvalidArgument(InvalidValue, ValueError, TypeError):
+    """An argument with a value or type that its method does not take."""
 
     def __str__(self) -> str:
         return f"{self.what} cannot be {cut(ascii(self.value))}: {self.why}"
@@ -246,6 +245,15 @@ class MissingExtra(InvalidInput):
 
 
 @facts
+class InvalidField(InvalidInput):
+    """A value that a field of something cannot have."""
+
+    field: str
+    value: object
+    why: str
+
+
+@facts
 class IngestError(InvalidInput):
     """A place in a file that is not an event."""
 
@@ -256,13 +264,8 @@ class IngestError(InvalidInput):
     template = "{path}:{line}: {why}"
 
 
-@facts
-class InvalidSearch(InvalidInput):
+class InvalidSearch(InvalidValue):
     """An argument that a search, or a context with recall, cannot take."""
-
-    what: str
-    value: object
-    why: str
 
     def __str__(self) -> str:
         return f"a search cannot take {self.what}={cut(repr(self.value))}: {self.why}"

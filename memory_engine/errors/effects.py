@@ -2,7 +2,7 @@
 
 import msgspec
 
-from memory_engine.errors.base import InvalidInput, MemoryEngineError, cut, facts, is_url, shown_place
+from memory_engine.errors.base import InvalidField, InvalidInput, MemoryEngineError, cut, facts, is_url, shown_place
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -21,16 +21,11 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-@facts
-class InvalidPolicy(InvalidInput, ValueError):
+class InvalidPolicy(InvalidField, ValueError):
     """A field of a `CompactionPolicy` with an impossible value."""
 
-    field: str
-    value: str
-    why: str
-
     def __str__(self) -> str:
-        return f"CompactionPolicy.{self.field} cannot be {cut(self.value)}: {self.why}"
+        return f"CompactionPolicy.{self.field} cannot be {cut(str(self.value))}: {self.why}"
 
 
 @facts

@@ -1,6 +1,6 @@
 """Errors of the views: scratchpad, preferences, playbooks, conversation, tool cache, layers, patterns, memory files."""
 
-from memory_engine.errors.base import InvalidInput, MemoryEngineError, cut, facts
+from memory_engine.errors.base import InvalidField, InvalidInput, MemoryEngineError, cut, facts
 
 
 @facts
@@ -107,13 +107,8 @@ class NotText(InvalidInput):
     template = "{path} is not UTF-8 text: see byte {offset}; save it as UTF-8; nothing was written"
 
 
-@facts
-class InvalidDocument(InvalidInput):
+class InvalidDocument(InvalidField):
     """A document, or a way to split one, that is not accepted."""
-
-    field: str
-    value: object
-    why: str
 
     def __str__(self) -> str:
         return f"no document can have {self.field}={cut(repr(self.value))}: {self.why}; nothing was written"
@@ -137,13 +132,8 @@ class UnreadableDocument(InvalidInput):
         return f"{self.path}: {place}{self.why}{raised}"
 
 
-@facts
-class InvalidMemory(InvalidInput):
+class InvalidMemory(InvalidField):
     """An entry, a question or an order that no memory layer accepts."""
-
-    field: str
-    value: object
-    why: str
 
     def __str__(self) -> str:
         return f"memory cannot take {self.field}={cut(repr(self.value))}: {self.why}"
@@ -290,13 +280,8 @@ class NotJoined(MemoryEngineError):
         )
 
 
-@facts
-class InvalidPattern(InvalidInput):
+class InvalidPattern(InvalidField):
     """A pattern that cannot be proposed or approved, or an impossible question about patterns."""
-
-    field: str
-    value: object
-    why: str
 
     def __str__(self) -> str:
         return f"patterns cannot take {self.field}={cut(repr(self.value))}: {self.why}; nothing was written"

@@ -20,7 +20,7 @@ from memory_engine.formats.detection import Format
 from memory_engine.formats.dialogue import Dialogue
 from memory_engine.formats.media import base64_of, file_type, is_web
 from memory_engine.formats.native import OTHERWISE, Json, is_equal, message_of
-from memory_engine.formats.own import NotSent, OwnForm, own_blocks
+from memory_engine.formats.own import OwnForm, RequestInput, own_blocks
 from memory_engine.formats.parts import (
     FOREIGN,
     ModelFields,
@@ -311,7 +311,7 @@ ASSEMBLY = GeminiAssembly
 
 
 @frozen(kw_only=True)
-class GeminiInput:
+class GeminiInput(RequestInput):
     """The arguments of `client.models.generate_content`, and their tokens.
 
     `system_instruction` goes into its `config`; it is `None` where there are no instructions.
@@ -319,9 +319,6 @@ class GeminiInput:
 
     contents: list[Json] = field(repr=False)
     system_instruction: str | None = field(repr=False)
-    tokens: int
-    left_out: tuple[NotSent, ...] = ()
-    """Providers' content that this request does not hold."""
 
 
 def render(turns: Sequence[FormTurn], options: RenderOptions) -> GeminiInput:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 import msgspec
+from attrs import frozen
 
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.formats.native import INSTEAD, WHOLE, Json, filled, from_native, is_whole, message_of
@@ -120,6 +121,14 @@ class NotSent(msgspec.Struct, frozen=True):
     chunk_id: str
     type: str
     why: str
+
+
+@frozen(kw_only=True)
+class RequestInput:
+    """Each provider's request: its tokens, and the providers' content that it does not hold."""
+
+    tokens: int
+    left_out: tuple[NotSent, ...] = ()
 
 
 class OwnForm:

@@ -46,9 +46,10 @@ from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.life import forgetting
 from memory_engine.thread import Thread, handle_of
+from memory_engine.views.records import as_json
 from memory_engine.views.sessions.events import SessionBegun, SessionEntryKept, SharedState
 from memory_engine.views.sessions.fold import SessionEntryRow, SessionHead
-from memory_engine.views.sessions.view import Session, Shared, as_json
+from memory_engine.views.sessions.view import Session, Shared
 
 try:
     from google.adk.agents.callback_context import CallbackContext

@@ -13,7 +13,8 @@ from memory_engine.core.records import NewEvent
 from memory_engine.errors import MissingExtra
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.messages import groups_as_events
-from memory_engine.views.sessions.view import SessionEntry, as_json
+from memory_engine.views.records import as_json
+from memory_engine.views.sessions.view import SessionEntry
 
 try:
     from google.adk.events.event import Event

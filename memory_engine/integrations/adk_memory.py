@@ -15,9 +15,10 @@ from memory_engine.integrations.home import HomeLoop
 from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.projections.outbox import derived_id
 from memory_engine.thread import handle_of
+from memory_engine.views.records import as_json
 from memory_engine.views.sessions.events import SessionEntryKept
 from memory_engine.views.sessions.fold import SessionEntryRow
-from memory_engine.views.sessions.view import Session, as_json
+from memory_engine.views.sessions.view import Session
 
 try:
     from google.adk.events.event import Event

@@ -26,7 +26,7 @@ from memory_engine.integrations.entries import EntryList, Json, OwnMessage, load
 from memory_engine.integrations.home import HomeLoop
 from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.integrations.recalled import RECALL_TOKENS, recall_tokens_of, recalled
-from memory_engine.views.sessions.view import as_json
+from memory_engine.views.records import as_json
 
 try:
     from agent_framework import (

@@ -18,9 +18,10 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.life import forgetting
 from memory_engine.runtime.messages import groups_as_events
 from memory_engine.thread import Thread, handle_of
+from memory_engine.views.records import as_json
 from memory_engine.views.sessions.events import SessionEntryKept
 from memory_engine.views.sessions.fold import SessionEntryRow
-from memory_engine.views.sessions.view import Session, as_json, quoting
+from memory_engine.views.sessions.view import Session, quoting
 
 Json = Mapping[str, object]
 

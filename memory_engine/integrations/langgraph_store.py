@@ -19,8 +19,8 @@ from memory_engine.integrations.home import HomeLoop
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.scoped import ScopeHandle, check_scoped
 from memory_engine.views.items import view
-from memory_engine.views.items.events import WHOLE
-from memory_engine.views.items.view import ItemChange, Items, Value
+from memory_engine.views.items.events import WHOLE, ItemName, ItemPut
+from memory_engine.views.items.view import Items, Value
 
 try:
     from langgraph.store.base import (
@@ -111,10 +111,12 @@ class MemoryEngineStore(BaseStore):
         await self.items.change(self._change(op) for op in ops if isinstance(op, PutOp))
         return results
 
-    def _change(self, op: PutOp) -> ItemChange:
+    def _change(self, op: PutOp) -> ItemPut | ItemName:
+        if op.value is None:
+            return ItemName(tuple(op.namespace), op.key)
         index = () if op.index is False else self._fields if op.index is None else tuple(op.index)
         ttl_us = round((op.ttl or 0) * _MINUTE_US)
-        return ItemChange(namespace=tuple(op.namespace), key=op.key, value=op.value, index=index, ttl_us=ttl_us)
+        return ItemPut(namespace=tuple(op.namespace), key=op.key, value=op.value, index=index, ttl_us=ttl_us)
 
     async def _search(self, op: SearchOp) -> Sequence[view.Item]:
         prefix, where = tuple(op.namespace_prefix), _where(op.filter) if op.filter else None

@@ -31,7 +31,7 @@ from memory_engine.integrations.brief import BRIEF_TOKENS, brief_of
 from memory_engine.integrations.entries import EntryList, Json, OwnMessage, loaded
 from memory_engine.integrations.owned import OwnedThreads
 from memory_engine.integrations.recalled import RECALL_TOKENS, newest_request, recall_tokens_of, recalled
-from memory_engine.views.sessions.view import as_json
+from memory_engine.views.records import as_json
 
 try:
     from llama_index.core.base.llms.types import (

@@ -51,9 +51,10 @@ from memory_engine.integrations.recalled import RECALL_TOKENS, recall_tokens_of,
 from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.life import forgetting
 from memory_engine.thread import Thread, handle_of
+from memory_engine.views.records import as_json
 from memory_engine.views.sessions.events import SessionEntryKept
 from memory_engine.views.sessions.fold import SessionEntryRow
-from memory_engine.views.sessions.view import Session, SessionEntry, as_json
+from memory_engine.views.sessions.view import Session, SessionEntry
 
 try:
     from pydantic import TypeAdapter

@@ -33,10 +33,10 @@ from memory_engine.integrations.strands_messages import anthropic_of, strands_te
 from memory_engine.integrations.strands_storage import MemoryEngineStorage
 from memory_engine.runtime.life import forgetting
 from memory_engine.thread import Thread, handle_of
+from memory_engine.views.records import as_json
 from memory_engine.views.sessions.events import SessionEntryKept
 from memory_engine.views.sessions.fold import SessionEntryRow
 from memory_engine.views.sessions.view import Session as Entries
-from memory_engine.views.sessions.view import as_json
 
 try:
     from strands.session.repository_session_manager import RepositorySessionManager

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memory_engine.integrations.entries import recordable
-from memory_engine.views.sessions.view import as_json
+from memory_engine.views.records import as_json
 
 Block = dict[str, Any]
 

@@ -8,12 +8,15 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import chain
+from typing import Generic, TypeVar
 
 import msgspec
 
 from memory_engine.core.lazy import regex
 from memory_engine.language.lists import content_of
 from memory_engine.language.rough import rough_sentences
+
+T = TypeVar("T")
 
 GAP = "\ufffc"
 """Placeholder for code or a quotation inside a sentence."""
@@ -136,21 +139,15 @@ def _is_code(line: str) -> bool:
     )
 
 
-class _Listed(msgspec.Struct, frozen=True):
-    """Content of `prose.toml`."""
+class _Kinds(msgspec.Struct, Generic[T], frozen=True):
+    """What tells each kind of text that is no prose; in `prose.toml`, parts of a regular expression."""
 
-    code: tuple[str, ...]
-    log: tuple[str, ...]
-    quoted: tuple[str, ...]
-
-
-class _NotProse(msgspec.Struct, frozen=True):
-    code: re.Pattern[str]
-    log: re.Pattern[str]
-    quoted: re.Pattern[str]
+    code: T
+    log: T
+    quoted: T
 
 
 @cache
-def _not_prose() -> _NotProse:
-    listed = content_of("memory_engine.language", "prose.toml", _Listed)
-    return _NotProse(*(re.compile(rf"[ \t]*(?:{'|'.join(kind)})") for kind in (listed.code, listed.log, listed.quoted)))
+def _not_prose() -> _Kinds[re.Pattern[str]]:
+    listed = content_of("memory_engine.language", "prose.toml", _Kinds[tuple[str, ...]])
+    return _Kinds(*(re.compile(rf"[ \t]*(?:{'|'.join(kind)})") for kind in (listed.code, listed.log, listed.quoted)))

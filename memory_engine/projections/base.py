@@ -18,6 +18,7 @@ from memory_engine.errors import InvalidArgument, ReducerError, RowsNotLoaded, U
 ProjectionMode = Literal["inline", "async"]
 
 V = TypeVar("V")
+K = TypeVar("K")
 
 _PARTS = ("name", "version", "mode", "row", "apply")
 """The parts that every projection has."""
@@ -335,6 +336,23 @@ class Rows(Generic[V]):
         if not self._changed:
             return {key: kept[key] for key in self.keys()}
         return {key: self._changed.get(key) or kept[key] for key in self.keys()}
+
+
+def row_of(rows: ReadableRows[object], kind: type[K], key: str) -> K | None:
+    """The row under a key, if it is of this kind."""
+    found = rows.get(key)
+    return found if isinstance(found, kind) else None
+
+
+def rows_under(rows: ReadableRows[object], kind: type[K], prefix: str) -> list[tuple[str, K]]:
+    """The rows of a kind whose keys begin with a prefix, in order, each with the rest of its key."""
+    found = ((key.removeprefix(prefix), rows.get(key)) for key in rows.between(prefix, behind(prefix)))
+    return [(key, row) for key, row in found if isinstance(row, kind)]
+
+
+def behind(prefix: str) -> str:
+    """The first key that is behind all those that begin with a prefix."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
 def decoded_row(decoder: msgspec.json.Decoder[V], key: str, encoded: bytes) -> V:

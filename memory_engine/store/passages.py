@@ -46,17 +46,15 @@ class Text(msgspec.Struct, frozen=True):
     at_us: int | None = None
 
 
-class Extracted(msgspec.Struct, frozen=True):
-    """The effect of an event on the passages of its thread.
+class PassageEnds(msgspec.Struct, frozen=True, kw_only=True):
+    """The passages that an event ends or destroys.
 
-    First it ends passages: those with a key in `keys` or with one that begins with one of `prefixes`, those of the
-    events at `seqs`, those drawn from the events at `origins`, all with a key of those of the events at `twins`, and
-    with `ends_all` those of every earlier event.
-    Only searches as of an earlier seq find an ended passage. Passages of the events at `drops`, drawn from one of them,
-    or with a key in `drop_keys`, are destroyed. Then `texts` are added.
+    It ends those with a key in `keys` or with one that begins with one of `prefixes`, those of the events at `seqs`,
+    those drawn from the events at `origins`, all with a key of those of the events at `twins`, and with `ends_all`
+    those of every earlier event. Only searches as of an earlier seq find an ended passage. Passages of the events at
+    `drops`, drawn from one of them, or with a key in `drop_keys`, are destroyed.
     """
 
-    texts: tuple[Text, ...] = ()
     keys: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     seqs: tuple[int, ...] = ()
@@ -65,6 +63,12 @@ class Extracted(msgspec.Struct, frozen=True):
     drop_keys: tuple[str, ...] = ()
     origins: tuple[int, ...] = ()
     ends_all: bool = False
+
+
+class Extracted(PassageEnds, frozen=True):
+    """The effect of an event on the passages of its thread: first it ends some, then `texts` are added."""
+
+    texts: tuple[Text, ...] = ()
 
 
 NOTHING = Extracted()
@@ -96,19 +100,11 @@ class PassageRow(msgspec.Struct, frozen=True, gc=False):
         return self.place >> PLACES_BITS
 
 
-class PassageStep(msgspec.Struct, frozen=True, gc=False):
-    """The changes of one event, in the order of `Extracted`."""
+class PassageStep(PassageEnds, frozen=True, gc=False):
+    """The changes of the event at `seq`: first it ends passages, then `rows` are added."""
 
     seq: int
     rows: tuple[PassageRow, ...] = ()
-    keys: tuple[str, ...] = ()
-    prefixes: tuple[str, ...] = ()
-    seqs: tuple[int, ...] = ()
-    twins: tuple[int, ...] = ()
-    drops: tuple[int, ...] = ()
-    drop_keys: tuple[str, ...] = ()
-    origins: tuple[int, ...] = ()
-    ends_all: bool = False
 
     @property
     def only_adds(self) -> bool:
@@ -174,14 +170,14 @@ class Extractors(msgspec.Struct, frozen=True):
         return PassageStep(
             seq,
             tuple(_passage_rows(found.texts, seq, at_us, self.taken, analysed=analysed)),
-            found.keys,
-            found.prefixes,
-            _earlier(found.seqs, seq),
-            _earlier(found.twins, seq),
-            _earlier(found.drops, seq),
-            found.drop_keys,
-            found.origins,
-            found.ends_all,
+            keys=found.keys,
+            prefixes=found.prefixes,
+            seqs=_earlier(found.seqs, seq),
+            twins=_earlier(found.twins, seq),
+            drops=_earlier(found.drops, seq),
+            drop_keys=found.drop_keys,
+            origins=found.origins,
+            ends_all=found.ends_all,
         )
 
 

@@ -9,7 +9,7 @@ import functools
 import gc
 import re
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
 
 import pytest
@@ -88,6 +88,8 @@ READS_PAGES = {
     "memory_engine/runtime/following.py": "a page for each look at a log that grows",
 }
 PAGES_READ_IN_MAX = 8
+
+FIELDS_MIN, TWIN_SHARE, TWINS_MAX = 3, 0.7, 42
 
 # Files that open or unpack something by themselves, each with what it is; all others use `core.bounded`.
 OPENS = {
@@ -326,6 +328,23 @@ def test_a_function_name_is_in_few_files() -> None:
     many = {name: places for name, places in found.items() if len(places) > FILES_OF_ONE_NAME_MAX}
     assert {} == {name: places for name, places in many.items() if name not in FUNCTIONS_OF_ONE_NAME}
     assert FUNCTIONS_OF_ONE_NAME.keys() == many.keys(), "an exception that nothing needs any more"
+
+
+def test_few_classes_declare_the_same_fields() -> None:
+    """A value has one class: a base declares what several have. The pairs that are left only look alike."""
+    declared: list[tuple[str, set[str]]] = []
+    for path in SHIPPED:
+        for node in nodes(path):
+            if isinstance(node, ast.ClassDef):
+                named = (one.target for one in node.body if isinstance(one, ast.AnnAssign))
+                fields = {name.id for name in named if isinstance(name, ast.Name)}
+                declared += [(place(path, node), fields)] if len(fields) >= FIELDS_MIN else []
+    twins = [
+        (one, other)
+        for (one, fields), (other, others) in combinations(declared, 2)
+        if len(fields & others) >= TWIN_SHARE * max(len(fields), len(others))
+    ]
+    assert len(twins) <= TWINS_MAX, "\n".join(map(str, twins))
 
 
 def test_a_broad_except_gives_its_reason() -> None:

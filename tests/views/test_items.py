@@ -16,9 +16,9 @@ from memory_engine.errors import InvalidEvent
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.testing import HashEmbedder, ManualClock
 from memory_engine.views.items import view
-from memory_engine.views.items.events import texts_at_paths
+from memory_engine.views.items.events import ItemName, ItemPut, texts_at_paths
 from memory_engine.views.items.fold import item_key, item_name, namespace_key
-from memory_engine.views.items.view import Item, ItemChange, Items
+from memory_engine.views.items.view import Item, Items
 
 MINUTE_US = 60_000_000
 
@@ -38,9 +38,9 @@ def held(folder: Path) -> list[bytes]:
     return [one.read_bytes() for one in folder.iterdir()]
 
 
-def green_tea(n: int) -> ItemChange:
+def green_tea(n: int) -> ItemPut:
     """One of many items."""
-    return ItemChange(namespace=("a",), key=f"{n:03}", value={"text": f"green tea number {n}", "n": n})
+    return ItemPut(namespace=("a",), key=f"{n:03}", value={"text": f"green tea number {n}", "n": n})
 
 
 async def test_an_item_is_put_read_and_deleted(engine: Engine) -> None:
@@ -81,12 +81,12 @@ async def test_fields_come_back_in_the_order_in_which_they_stood(value: object) 
 async def test_changes_of_a_batch_are_one_commit_and_the_last_of_a_name_counts(engine: Engine) -> None:
     """One that cannot be written leaves all unwritten."""
     items = items_of(engine)
-    changes = [ItemChange(namespace=("a",), key="k", value={"n": n}) for n in range(3)]
-    receipts = await items.change([*changes, ItemChange(namespace=("a",), key="gone", value=None)])
+    changes = [ItemPut(namespace=("a",), key="k", value={"n": n}) for n in range(3)]
+    receipts = await items.change([*changes, ItemName(("a",), "gone")])
     assert [1] == [receipt.seq for receipt in receipts]
     with pytest.raises(InvalidEvent, match="nan"):
         await items.change(
-            [ItemChange(namespace=("a",), key=key, value={"n": n}) for key, n in (("x", 1), ("y", float("nan")))]
+            [ItemPut(namespace=("a",), key=key, value={"n": n}) for key, n in (("x", 1), ("y", float("nan")))]
         )
     assert [("k", {"n": 2})] == [(item.key, item.value) for item in await items.list()]
 
@@ -97,7 +97,7 @@ async def test_a_namespace_holds_itself_and_what_is_below_it(engine: Engine, mon
     items = items_of(engine)
     names = [("a",), ("a", "b"), ("a", "b/c"), ("a%2Fb",), ("ab",), ("A",), ("a", "*"), ("", "x"), (), ("a\0",)]
     await items.change(
-        ItemChange(namespace=name, key=key, value={}) for name in names for key in ("k", "k/1", "/", "", "é")
+        ItemPut(namespace=name, key=key, value={}) for name in names for key in ("k", "k/1", "/", "", "é")
     )
     assert sorted(names) == await items.namespaces()
     assert [("a",), ("a", "*"), ("a", "b"), ("a", "b/c")] == await items.namespaces(("a",))
@@ -267,7 +267,7 @@ async def test_what_is_read_does_not_grow_with_what_is_there(engine: Engine, mon
     """One of many items is read alone; a page is read for a page; a namespace costs a page, not its items."""
     monkeypatch.setattr(view, "PAGE", 50)
     items, read = items_of(engine), 0
-    await items.change(ItemChange(namespace=("a",), key=f"{n:04}", value={"n": n}) for n in range(1_000))
+    await items.change(ItemPut(namespace=("a",), key=f"{n:04}", value={"n": n}) for n in range(1_000))
     await items.put(("b",), "k", {})
     rows_between = type(engine.store).rows_between
 

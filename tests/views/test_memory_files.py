@@ -131,6 +131,23 @@ async def test_forgetting_a_version_hides_the_file_and_later_versions(thread: Th
     assert "anew" == await files.read("a.md")
 
 
+async def test_a_forgotten_file_takes_no_other_of_its_path_from_the_history(thread: Thread) -> None:
+    """Two files had the path one after the other: forgetting the first leaves the second, and its later events."""
+    files = thread.memory_files
+    first = await files.create("a.md", "one")
+    await files.move("a.md", "b.md")
+    await files.create("a.md", "two")
+    await files.move("b.md", "c.md")
+    await files.delete("c.md")
+    await files.create("c.md", "three")
+    await thread.forget(event_ids=[first.event_id])
+    await files.move("c.md", "d.md")
+    assert {"a.md": "two", "d.md": "three"} == await listed(files)
+    assert [("create", "a.md", "two")] == await told(files, "a.md")
+    assert [("create", "c.md", "three"), ("moved", "d.md", "three")] == await told(files, "d.md")
+    assert [] == await told(files, "c.md")
+
+
 async def test_search_finds_the_current_text_alone(thread: Thread) -> None:
     """An edit takes the old passages' place, also after a move; a deleted file is not found."""
     files = thread.memory_files

@@ -13,6 +13,7 @@ from memory_engine.events import (
     LlmTextResponse,
     SessionBegun,
     SessionEntryKept,
+    SharedStateSet,
     TextPart,
     UserMessage,
 )
@@ -100,3 +101,16 @@ async def test_a_thread_without_a_session_has_none_and_state_that_is_none_sets_n
         assert await Session(thread).head() is None
         await thread.dispatch(SessionBegun(timestamp=1.0, state="[1"))
         assert {} == await Session(thread).state()
+
+
+@pytest.mark.parametrize("key", ["\U0010ffffz", "\U0010ffff", "a:b", "", "state:"])
+async def test_a_value_has_any_key(key: str) -> None:
+    """Also one that sorts behind all others: it is among the session's values, and among those that sessions share."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t", user_id="ann")
+        session = Session(thread)
+        await session.begin(SessionBegun(timestamp=1.0, state=json.dumps({key: 1, "b": 2})), expected_seq=0)
+        assert {key: 1, "b": 2} == await session.state()
+        assert (1, True) == (await session.value(key), await session.has(key))
+        await thread.dispatch(SharedStateSet(app="shop", state=json.dumps({key: 3})))
+        assert {key: 3} == await Shared(thread, "shop").state()

@@ -118,61 +118,58 @@ class LlmClarification(Event):
     native: JsonText = ""
 
 
-@event("tool_result", role="tool", chunks="own")
-class ToolResult(Event):
-    """The result of a tool for `call_id`."""
+class Answer(Event):
+    """The answer to the call `call_id`: a result, or an error."""
 
     call_id: Id
     content: Content
+
+
+@event("tool_result", role="tool", chunks="own")
+class ToolResult(Answer):
+    """The result of a tool."""
+
     name: Id = ""
     final: bool = True
     native: JsonText = ""
 
 
 @event("skill_result", role="tool", chunks="own")
-class SkillResult(Event):
-    """The result of a skill for `call_id`."""
+class SkillResult(Answer):
+    """The result of a skill."""
 
-    call_id: Id
-    content: Content
     name: Id = ""
     final: bool = True
 
 
 @event("subagent_result", role="tool", chunks="own")
-class SubagentResult(Event):
-    """The result of a sub-agent for `call_id`."""
+class SubagentResult(Answer):
+    """The result of a sub-agent."""
 
-    call_id: Id
-    content: Content
     agent_id: Id = ""
     final: bool = True
 
 
 @event("tool_error", role="tool", chunks="own")
-class ToolError(Event, metaclass=ExplainingMeta):
+class ToolError(Answer, metaclass=ExplainingMeta):
     """A tool failed, or its call was rejected."""
 
-    call_id: Id
-    content: Content
     name: Id = ""
     native: JsonText = ""
 
 
 @event("skill_error", role="tool", chunks="own")
-class SkillError(Event, metaclass=ExplainingMeta):
+class SkillError(Answer, metaclass=ExplainingMeta):
     """A skill failed."""
 
-    call_id: Id
     content: str
     name: Id = ""
 
 
 @event("subagent_error", role="tool", chunks="own")
-class SubagentError(Event, metaclass=ExplainingMeta):
+class SubagentError(Answer, metaclass=ExplainingMeta):
     """A sub-agent failed."""
 
-    call_id: Id
     content: str
     agent_id: Id = ""
 

@@ -27,9 +27,8 @@ class TaskStarted(Event):
     single: bool = False
 
 
-@event("task_completed", version=2, chunks="versions")
-class TaskCompleted(Event):
-    """The task with this id is done; without an id, the running one.
+class TaskEnded(Event):
+    """The task with this id is over; without an id, the running one.
 
     Refused with `UnknownTask` if no task with the id is running, or no id says which of several is meant. `lenient`:
     then it is recorded anyway, as for a task whose start may have been forgotten. `single`: the task without an id
@@ -42,24 +41,19 @@ class TaskCompleted(Event):
     single: bool = False
 
 
-@event("task_abandoned", version=2, chunks="versions")
-class TaskAbandoned(Event):
-    """The agent gave the task up. See `TaskCompleted`."""
+@event("task_completed", version=2, chunks="versions")
+class TaskCompleted(TaskEnded):
+    """The task is done."""
 
-    content: str = ""
-    task_id: Id = ""
-    lenient: bool = False
-    single: bool = False
+
+@event("task_abandoned", version=2, chunks="versions")
+class TaskAbandoned(TaskEnded):
+    """The agent gave the task up."""
 
 
 @event("task_terminated", version=2, chunks="versions")
-class TaskTerminated(Event):
-    """The task was stopped from outside. See `TaskCompleted`."""
-
-    content: str = ""
-    task_id: Id = ""
-    lenient: bool = False
-    single: bool = False
+class TaskTerminated(TaskEnded):
+    """The task was stopped from outside."""
 
 
 TodoStatus = Literal["pending", "in_progress", "completed"]

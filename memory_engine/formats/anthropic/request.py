@@ -18,7 +18,14 @@ from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType
 from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
 from memory_engine.formats.anthropic.messages import FORMAT, OWN, STOPPED, thinking
 from memory_engine.formats.media import IMAGE_TYPES, PDF, base64_of, file_type, id_at, is_web, plain_text
-from memory_engine.formats.own import NotSent, around_of, native_result, native_thinking, own_blocks, with_native_blocks
+from memory_engine.formats.own import (
+    RequestInput,
+    around_of,
+    native_result,
+    native_thinking,
+    own_blocks,
+    with_native_blocks,
+)
 from memory_engine.formats.turns import (
     EMPTY,
     GO_ON,
@@ -48,14 +55,11 @@ _SEALS = {"thinking": "signature", "redacted_thinking": "data"}
 
 
 @frozen(kw_only=True)
-class AnthropicInput:
+class AnthropicInput(RequestInput):
     """The arguments of `client.messages.create`, and their tokens. `system` is empty without instructions."""
 
     system: list[AnthropicText] = field(repr=False)
     messages: list[AnthropicMessage] = field(repr=False)
-    tokens: int
-    left_out: tuple[NotSent, ...] = ()
-    """Providers' content that this request does not hold."""
 
 
 class _Spoken(msgspec.Struct):

@@ -24,7 +24,7 @@ from memory_engine.formats.langchain.messages import (
     without_blocks,
 )
 from memory_engine.formats.native import Json, filled, from_native
-from memory_engine.formats.own import NotSent, fields_of
+from memory_engine.formats.own import RequestInput, fields_of
 from memory_engine.formats.streams import object_in
 from memory_engine.formats.turns import (
     EMPTY,
@@ -43,13 +43,10 @@ from memory_engine.llm.sdk_types import LangChainMessage  # pyright: ignore[repo
 
 
 @frozen(kw_only=True)
-class LangChainInput:
+class LangChainInput(RequestInput):
     """What `model.invoke` takes, and its tokens."""
 
     messages: list[LangChainMessage] = field(repr=False)
-    tokens: int
-    left_out: tuple[NotSent, ...] = ()
-    """What providers sent and this request does not hold."""
 
 
 def render(turns: Sequence[FormTurn], options: RenderOptions) -> LangChainInput:

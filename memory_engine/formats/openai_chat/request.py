@@ -15,7 +15,7 @@ from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
 from memory_engine.formats.media import file_url, id_at, image_url, input_audio, is_heard
 from memory_engine.formats.native import Json, filled, from_native
 from memory_engine.formats.openai_chat.messages import FORMAT, OWN, made
-from memory_engine.formats.own import NotSent, accepted_blocks, fields_of, native_message
+from memory_engine.formats.own import RequestInput, accepted_blocks, fields_of, native_message
 from memory_engine.formats.turns import (
     GO_ON,
     OPENAI_IMAGE_LIMITS,
@@ -36,13 +36,10 @@ _OURS = frozenset({"role", "content", "reasoning", "reasoning_content", "tool_ca
 
 
 @frozen(kw_only=True)
-class ChatInput:
+class ChatInput(RequestInput):
     """The arguments of `client.chat.completions.create`, and their tokens."""
 
     messages: list[OpenAIChatMessage] = field(repr=False)
-    tokens: int
-    left_out: tuple[NotSent, ...] = ()
-    """Providers' content that this request does not hold."""
 
 
 def render(turns: Sequence[FormTurn], options: RenderOptions) -> ChatInput:

@@ -13,7 +13,7 @@ from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType
 from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
 from memory_engine.formats.media import file_url, id_at, image_url, is_heard, is_web
 from memory_engine.formats.openai_responses.messages import FORMAT, OWN
-from memory_engine.formats.own import NotSent, around_of, native_thinking, own_blocks, with_native_blocks
+from memory_engine.formats.own import RequestInput, around_of, native_thinking, own_blocks, with_native_blocks
 from memory_engine.formats.turns import (
     GO_ON,
     OPENAI_IMAGE_LIMITS,
@@ -44,7 +44,7 @@ _FREE = frozenset({"message", "function_call", "custom_tool_call"})
 
 
 @frozen(kw_only=True)
-class ResponsesInput:
+class ResponsesInput(RequestInput):
     """The arguments of `client.responses.create`, and their tokens.
 
     `instructions` is `None` without any. Reasoning items hold what the provider encrypted: ask for it with
@@ -53,9 +53,6 @@ class ResponsesInput:
 
     input: list[OpenAIInputItem] = field(repr=False)
     instructions: str | None = field(repr=False)
-    tokens: int
-    left_out: tuple[NotSent, ...] = ()
-    """Providers' content that this request does not hold."""
 
 
 def render(turns: Sequence[FormTurn], options: RenderOptions) -> ResponsesInput:

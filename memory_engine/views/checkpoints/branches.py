@@ -6,7 +6,7 @@ import msgspec
 
 from memory_engine.projections.base import ReadableRows
 from memory_engine.views.checkpoints.events import CheckpointName
-from memory_engine.views.checkpoints.fold import AnyCheckpointRow, CheckpointRow, checkpoint_key, checkpoints_in
+from memory_engine.views.checkpoints.fold import AnyCheckpointRow, checkpoint_at, checkpoints_in
 from memory_engine.views.checkpoints.packing import numbers_of, piece_digest
 from memory_engine.views.checkpoints.view import Checkpoints, Draft
 
@@ -45,7 +45,7 @@ async def branch(checkpoints: Checkpoints, draft: Draft, parent: str, channel: s
 def _history(rows: ReadableRows[AnyCheckpointRow], namespace: str, name: str) -> Iterator[str]:
     """A checkpoint and those that it came from, the latest first."""
     seen = set[str]()
-    while name and name not in seen and isinstance(row := rows.get(checkpoint_key(namespace, name)), CheckpointRow):
+    while name and name not in seen and (row := checkpoint_at(rows, namespace, name)) is not None:
         seen.add(name)
         yield name
         name = row.parent

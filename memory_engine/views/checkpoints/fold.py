@@ -8,7 +8,7 @@ import msgspec
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent
-from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows, seq_key
+from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows, behind, row_of, seq_key
 from memory_engine.views.checkpoints.events import CheckpointSaved, CheckpointsDropped, CheckpointWritten
 
 
@@ -39,7 +39,6 @@ class HiddenRow(msgspec.Struct, frozen=True, tag="hidden", gc=False):
 
 AnyCheckpointRow = CheckpointRow | ItemsRow | WritesRow | HiddenRow
 
-_BEYOND = "\U0010ffff"
 _CHECKPOINT = "checkpoint:"
 _ITEMS = "items:"
 _HIDDEN = "hidden:"
@@ -55,16 +54,27 @@ def writes_key(namespace: str, checkpoint_id: str) -> str:
     return f"writes:{len(namespace)}:{namespace}:{checkpoint_id}"
 
 
+def checkpoint_at(rows: ReadableRows[AnyCheckpointRow], namespace: str, checkpoint_id: str) -> CheckpointRow | None:
+    """The row of a checkpoint."""
+    return row_of(rows, CheckpointRow, checkpoint_key(namespace, checkpoint_id))
+
+
+def writes_at(rows: ReadableRows[AnyCheckpointRow], key: str) -> tuple[int, ...]:
+    """The seqs of the writes in a row."""
+    row = row_of(rows, WritesRow, key)
+    return () if row is None else row.seqs
+
+
 def checkpoints_in(rows: ReadableRows[AnyCheckpointRow], namespace: str) -> Iterator[str]:
     """The ids of a namespace's checkpoints, the latest first."""
     prefix = checkpoint_key(namespace)
-    for key in reversed(rows.between(prefix, prefix + _BEYOND)):
+    for key in reversed(rows.between(prefix, behind(prefix))):
         yield key[len(prefix) :]
 
 
 def checkpoint_names(rows: ReadableRows[AnyCheckpointRow]) -> Iterator[tuple[str, str]]:
     """Namespace and id of every checkpoint, in no particular order."""
-    for key in rows.between(_CHECKPOINT, _CHECKPOINT + _BEYOND):
+    for key in rows.between(_CHECKPOINT, behind(_CHECKPOINT)):
         size, _, rest = key[len(_CHECKPOINT) :].partition(":")
         yield rest[: int(size)], rest[int(size) + 1 :]
 
@@ -76,7 +86,7 @@ def hidden_key(seq: int) -> str:
 
 def hides_any(rows: ReadableRows[AnyCheckpointRow]) -> bool:
     """Whether any event was forgotten."""
-    return bool(rows.between(hidden_key(0), _HIDDEN + _BEYOND))
+    return bool(rows.between(_HIDDEN, behind(_HIDDEN)))
 
 
 def items_between(rows: ReadableRows[AnyCheckpointRow], first: int, last: int) -> Iterator[tuple[int, ItemsRow]]:
@@ -85,8 +95,8 @@ def items_between(rows: ReadableRows[AnyCheckpointRow], first: int, last: int) -
         _ITEMS + seq_key(first + 1), _ITEMS + seq_key(last)
     )
     for key in keys:
-        row = rows.get(key)
-        if isinstance(row, ItemsRow):
+        row = row_of(rows, ItemsRow, key)
+        if row is not None:
             yield int(key.removeprefix(_ITEMS)), row
 
 
@@ -110,9 +120,7 @@ class CheckpointFold:
                 rows.put(checkpoint_key(saved.namespace, saved.id), CheckpointRow(event.seq, saved.parent, first))
             case CheckpointWritten() as written:
                 key = writes_key(written.namespace, written.id)
-                before = rows.get(key)
-                seqs = before.seqs if isinstance(before, WritesRow) else ()
-                rows.put(key, WritesRow((*seqs, event.seq)))
+                rows.put(key, WritesRow((*writes_at(rows, key), event.seq)))
             case CheckpointsDropped(checkpoints=dropped):
                 for name in dropped:
                     rows.drop(checkpoint_key(name.namespace, name.id))
@@ -122,9 +130,9 @@ class CheckpointFold:
 
 
 def _next_number(rows: ReadableRows[AnyCheckpointRow]) -> int:
-    last = rows.between(_ITEMS, _ITEMS + _BEYOND)[-1:]
-    row = rows.get(last[0]) if last else None
-    return int(last[0].removeprefix(_ITEMS)) + row.count if isinstance(row, ItemsRow) else 1
+    last = rows.between(_ITEMS, behind(_ITEMS))[-1:]
+    row = row_of(rows, ItemsRow, last[0]) if last else None
+    return 1 if row is None else int(last[0].removeprefix(_ITEMS)) + row.count
 
 
 def _drop_forgotten_checkpoints(rows: Rows[AnyCheckpointRow], seqs: Collection[int]) -> None:
@@ -132,16 +140,12 @@ def _drop_forgotten_checkpoints(rows: Rows[AnyCheckpointRow], seqs: Collection[i
     for key, row in list(rows.items()):
         if isinstance(row, HiddenRow):
             continue
-        if isinstance(row, WritesRow):
-            gone = [seq for seq in row.seqs if seq in seqs]
-            if gone:
-                rows.put(key, WritesRow(tuple(seq for seq in row.seqs if seq not in seqs)))
-        elif isinstance(row, HiddenRow):
-            gone = []
-        else:
-            gone = [row.seq] if row.seq in seqs else []
-            if gone and isinstance(row, CheckpointRow):
-                rows.drop(key)
+        held = row.seqs if isinstance(row, WritesRow) else (row.seq,)
+        gone = [seq for seq in held if seq in seqs]
+        if gone and isinstance(row, WritesRow):
+            rows.put(key, WritesRow(tuple(seq for seq in held if seq not in seqs)))
+        elif gone and isinstance(row, CheckpointRow):
+            rows.drop(key)
         for seq in gone:
             rows.put(hidden_key(seq), HiddenRow())
 

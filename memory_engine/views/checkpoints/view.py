@@ -9,10 +9,9 @@ import msgspec
 
 from memory_engine.core.events.base import Event
 from memory_engine.core.records import NewEvent
-from memory_engine.errors import ThreadNotFound, UnreadableContent
-from memory_engine.projections.base import ReadableRows, Rows
+from memory_engine.errors import UnreadableContent
+from memory_engine.projections.base import ReadableRows
 from memory_engine.runtime.handle import ThreadHandle
-from memory_engine.store.reader import LogReader
 from memory_engine.views.checkpoints.events import (
     ChannelValue,
     ChannelWrite,
@@ -26,13 +25,13 @@ from memory_engine.views.checkpoints.fold import (
     CHECKPOINTS,
     AnyCheckpointRow,
     CheckpointRow,
-    WritesRow,
-    checkpoint_key,
+    checkpoint_at,
     checkpoint_names,
     checkpoints_in,
     hidden_key,
     hides_any,
     items_between,
+    writes_at,
     writes_key,
 )
 from memory_engine.views.checkpoints.packing import (
@@ -58,6 +57,7 @@ from memory_engine.views.checkpoints.pieces import (
     to_text,
     unquoted,
 )
+from memory_engine.views.records import Records
 
 EVENTS_KEPT = 4_096
 """Events that are remembered: what a checkpoint repeats is not read again."""
@@ -146,6 +146,13 @@ class CheckpointCache:
         while len(self.pieces) > LISTS_KEPT:
             self.pieces.popitem(last=False)
 
+    def events_at(self, thread_id: str, seqs: Iterable[int]) -> dict[int, Event]:
+        """Those of the events at these seqs that are remembered."""
+        found = {seq: self.events[thread_id, seq] for seq in seqs if (thread_id, seq) in self.events}
+        for seq in found:
+            self.events.move_to_end((thread_id, seq))
+        return found
+
     def list_of(self, key: _ListKey, spans: tuple[ItemSpan, ...]) -> _Items | None:
         """The items of these numbers of a channel, where they are remembered."""
         known, items = self.lists.get(key, ((), None))
@@ -196,7 +203,8 @@ class Checkpoints:
 
     def __init__(self, thread: ThreadHandle, cache: CheckpointCache | None = None) -> None:
         self.thread = thread
-        self._reader: LogReader = thread.kernel.reader
+        self._records = Records(thread, CHECKPOINTS)
+        self.rows = self._records.rows
         self._kept = cache or CheckpointCache()
 
     @property
@@ -217,7 +225,7 @@ class Checkpoints:
         seqs = {
             CheckpointName(*name): row.seq
             for name in checkpoint_names(rows)
-            if isinstance(row := rows.get(checkpoint_key(*name)), CheckpointRow)
+            if (row := checkpoint_at(rows, *name)) is not None
         }
         events = await self._at(seqs.values())
         return {name: cast("CheckpointSaved", events[seq]) for name, seq in seqs.items()}
@@ -225,11 +233,10 @@ class Checkpoints:
     async def read(self, name: CheckpointName) -> Saved | None:
         """A checkpoint, whole; `None` without one of the name."""
         rows = await self.rows()
-        row = rows.get(checkpoint_key(name.namespace, name.id))
-        if not isinstance(row, CheckpointRow):
+        row = checkpoint_at(rows, name.namespace, name.id)
+        if row is None:
             return None
-        written = rows.get(writes_key(name.namespace, name.id))
-        seqs = written.seqs if isinstance(written, WritesRow) else ()
+        seqs = writes_at(rows, writes_key(name.namespace, name.id))
         events = await self._at([row.seq, *seqs])
         saved = cast("CheckpointSaved", events[row.seq])
         writes: list[Write] = []
@@ -293,8 +300,8 @@ class Checkpoints:
         )
         receipt = (await self.thread.dispatch_all([*beside, saved]))[-1]
         self._cache.keep(self.thread.id, receipt.seq, saved, draft.sheet)
-        row = (await self.rows()).get(checkpoint_key(name.namespace, name.id))
-        if isinstance(row, CheckpointRow) and row.seq == receipt.seq:
+        row = checkpoint_at(await self.rows(), name.namespace, name.id)
+        if row is not None and row.seq == receipt.seq:
             for channel, spans in _spans(saved, row.first).items():
                 if channel in draft.lists:
                     items = msgspec.structs.replace(draft.lists[channel], spans=spans)
@@ -328,13 +335,6 @@ class Checkpoints:
 
     # what values are made of
 
-    async def rows(self) -> ReadableRows[AnyCheckpointRow]:
-        """All rows; none if there is no thread."""
-        try:
-            return await self.thread.rows(CHECKPOINTS)
-        except ThreadNotFound:
-            return Rows(CHECKPOINTS.row, {})
-
     async def _values(
         self, rows: ReadableRows[AnyCheckpointRow], namespace: str, saved: CheckpointSaved, row: CheckpointRow
     ) -> dict[str, Form]:
@@ -358,8 +358,8 @@ class Checkpoints:
 
     async def known(self, rows: ReadableRows[AnyCheckpointRow], parent: CheckpointName) -> dict[str, ChannelValue]:
         """The values of a checkpoint, as the next one says again what has not changed."""
-        row = rows.get(checkpoint_key(parent.namespace, parent.id))
-        if not isinstance(row, CheckpointRow):
+        row = checkpoint_at(rows, parent.namespace, parent.id)
+        if row is None:
             return {}
         saved = cast("CheckpointSaved", (await self._at([row.seq]))[row.seq])
         spans = _spans(saved, row.first)
@@ -456,18 +456,10 @@ class Checkpoints:
     async def _at(self, seqs: Collection[int]) -> dict[int, Event]:
         """The events at these seqs."""
         cache = self._cache
-        known = cache.events
-        found: dict[int, Event] = {}
-        for seq in seqs:
-            event = known.get((self.thread.id, seq))
-            if event is not None:
-                known.move_to_end((self.thread.id, seq))
-                found[seq] = event
-        missing = set(seqs) - found.keys()
-        if missing:
-            for seq, stored in (await self._reader.rows_at(self.thread.id, missing)).items():
-                found[seq] = cast("Event", self._reader.decode(self.thread.id, stored).event)
-                cache.keep(self.thread.id, seq, found[seq])
+        found = cache.events_at(self.thread.id, seqs)
+        for seq, event in (await self._records.events(set(seqs) - found.keys())).items():
+            found[seq] = event
+            cache.keep(self.thread.id, seq, event)
         return found
 
 

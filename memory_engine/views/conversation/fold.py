@@ -1,7 +1,7 @@
 """The fold: the live exchanges, the summary, the open question."""
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import TypeVar, cast
+from typing import cast
 
 import msgspec
 
@@ -10,7 +10,7 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent
-from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows, seq_key
+from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows, row_of, seq_key
 from memory_engine.views.conversation.texts import utf8_bytes
 
 
@@ -99,8 +99,6 @@ TALLY = "tally"
 EXCHANGE = "exchange/"
 _GONE = "gone/"
 _DIGITS_MAX = 18
-
-R = TypeVar("R", CycleRow, SummaryRow, TallyRow)
 
 
 def exchange_key(seq: int) -> str:
@@ -191,8 +189,8 @@ def _question_of(rows: Rows[ConversationRow], finished: ExchangeFinished) -> Cyc
     if cycle is not None and (finished.cycle or cycle.seq) == cycle.seq and finished.question == cycle.question:
         rows.drop(CYCLE)
         return cycle
-    late = rows.get(exchange_key(finished.cycle)) if finished.cycle else None
-    if isinstance(late, ExchangeRow) and not late.finished_seq and late.question == finished.question:
+    late = row_of(rows, ExchangeRow, exchange_key(finished.cycle)) if finished.cycle else None
+    if late is not None and not late.finished_seq and late.question == finished.question:
         return late
     return None
 
@@ -279,22 +277,17 @@ def gone_of(rows: ReadableRows[ConversationRow]) -> Iterator[GoneRow]:
 
 def cycle_of(rows: ReadableRows[ConversationRow]) -> CycleRow | None:
     """The open cycle, if a question waits for its answer."""
-    return _typed(rows, CYCLE, CycleRow)
+    return row_of(rows, CycleRow, CYCLE)
 
 
 def summary_of(rows: ReadableRows[ConversationRow]) -> SummaryRow | None:
     """The summary, if anything was folded yet."""
-    return _typed(rows, SUMMARY, SummaryRow)
+    return row_of(rows, SummaryRow, SUMMARY)
 
 
 def tally_of(rows: ReadableRows[ConversationRow]) -> TallyRow:
     """The counts."""
-    return _typed(rows, TALLY, TallyRow) or TallyRow()
-
-
-def _typed(rows: ReadableRows[ConversationRow], key: str, cls: type[R]) -> R | None:
-    row = rows.get(key)
-    return row if isinstance(row, cls) else None
+    return row_of(rows, TallyRow, TALLY) or TallyRow()
 
 
 CONVERSATION = ConversationFold()

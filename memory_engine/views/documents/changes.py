@@ -14,8 +14,8 @@ from memory_engine.core.records import NewEvent
 from memory_engine.errors import InvalidDocument
 from memory_engine.views.documents.events import DocumentAdded, DocumentPassage, DocumentSplice
 from memory_engine.views.documents.fold import Document
-from memory_engine.views.documents.readers.document import Loaded
-from memory_engine.views.documents.readers.splitting import PassageText, Splitting, split
+from memory_engine.views.documents.readers.document import DocumentSection, Loaded
+from memory_engine.views.documents.readers.splitting import Splitting, split
 
 PASSAGES_PER_EVENT_MAX = 256
 BYTES_PER_EVENT_MAX = 256 * 1024
@@ -85,7 +85,7 @@ def _short_digest(value: object) -> str:
     return sha256(encode_json(value)).hexdigest()[:_DIGEST_CHARS]
 
 
-def _splices(known: Document | None, loaded: Loaded, pieces: Sequence[PassageText]) -> Iterator[DocumentSplice]:
+def _splices(known: Document | None, loaded: Loaded, pieces: Sequence[DocumentSection]) -> Iterator[DocumentSplice]:
     """The changes in order, each based on the result of the one before."""
     digests = [
         _short_digest((loaded.title, piece.about, piece.speaker or loaded.author, piece.at_us, piece.text))

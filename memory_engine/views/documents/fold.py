@@ -16,10 +16,10 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent
 from memory_engine.errors import UnreadableDocument
-from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
+from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows, row_of, rows_under
 from memory_engine.views.documents.events import DocumentAdded, DocumentRemoved, DocumentSplice
 
-_FIRST, _LAST = "document/", "document0"
+_DOCUMENT = "document/"
 """Between these are the keys of documents: `0` follows `/`."""
 
 
@@ -94,14 +94,12 @@ DOCUMENTS = DocumentsFold()
 
 def document_of(rows: ReadableRows[Document | Gone], document_id: str) -> Document | None:
     """The document of this id."""
-    found = rows.get(_document_key(document_id))
-    return found if isinstance(found, Document) else None
+    return row_of(rows, Document, _document_key(document_id))
 
 
 def documents_of(rows: ReadableRows[Document | Gone]) -> list[Document]:
     """All documents, in order of their ids."""
-    found = (rows.get(key) for key in rows.between(_FIRST, _LAST))
-    return [document for document in found if isinstance(document, Document)]
+    return [document for _, document in rows_under(rows, Document, _DOCUMENT)]
 
 
 def changed_at(rows: ReadableRows[Document | Gone], document_id: str) -> int:
@@ -111,7 +109,7 @@ def changed_at(rows: ReadableRows[Document | Gone], document_id: str) -> int:
 
 
 def _document_key(document_id: str) -> str:
-    return _FIRST + document_id
+    return _DOCUMENT + document_id
 
 
 def _gone_key(document_id: str) -> str:

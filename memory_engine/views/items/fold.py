@@ -58,11 +58,6 @@ def item_name(key: str) -> tuple[tuple[str, ...], str]:
     return tuple("" if label == "%" else _unescape_label(label) for label in labels), _unescape_label(own)
 
 
-def behind(prefix: str) -> str:
-    """The first key that is behind all those that begin with a prefix."""
-    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
-
-
 def _escaped(text: str) -> str:
     return text.replace("%", "%25").replace("/", "%2F").replace("\0", "%00")
 

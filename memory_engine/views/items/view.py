@@ -12,6 +12,7 @@ from memory_engine.core.clock import to_datetime, to_us
 from memory_engine.core.events.base import Event
 from memory_engine.core.records import Receipt
 from memory_engine.errors import Conflict
+from memory_engine.projections.base import behind
 from memory_engine.recall.hits import Hit
 from memory_engine.recall.search import LIMIT_MAX, Asked, Part
 from memory_engine.recall.service import Recall, checked_query
@@ -20,18 +21,15 @@ from memory_engine.store.passages import PLACES_BITS
 from memory_engine.views.items.events import WHOLE, ItemName, ItemPut, ItemsDeleted, ItemsUsed, ItemUse
 from memory_engine.views.items.fold import (
     ITEMS,
-    AnyItemRow,
     ItemRow,
     UsedRow,
-    behind,
     item_key,
     item_name,
     namespace_key,
     used_key,
 )
+from memory_engine.views.records import PAGE, Records
 
-PAGE = 256
-"""Items that are read in one go."""
 FEW = 2_000
 """Up to this many items that a filter lets through, the nearest in meaning are looked for among them."""
 PASSAGES_PER_ITEM = 3
@@ -46,20 +44,10 @@ Where = Callable[[Value], bool]
 """Whether a value is wanted."""
 
 
-class ItemChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of one item: its new value, or `None` to delete it. `index` are the paths of the texts to be found."""
-
-    namespace: tuple[str, ...]
-    key: str
-    value: Value | None
-    index: tuple[str, ...] = (WHOLE,)
-    ttl_us: int = 0
-
-
 class Item(msgspec.Struct, frozen=True, kw_only=True):
     """An item: its value since the event `seq`. `expires` is when it is removed, if not used before.
 
-    `score` (0 to 1) says how well it matches a search, within that search.
+    `score` (0 to 1) says how well it matches a search, within that search. `passages` is how many search has of it.
     """
 
     namespace: tuple[str, ...]
@@ -71,6 +59,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     ttl_us: int = 0
     used: datetime | None = None
     score: float | None = None
+    passages: int = 0
 
     @property
     def expires(self) -> datetime | None:
@@ -86,13 +75,6 @@ class _Standing(msgspec.Struct, frozen=True):
     used_us: int | None = None
 
 
-class _Read(msgspec.Struct, frozen=True):
-    """An item that was read, and its row."""
-
-    row: ItemRow
-    item: Item
-
-
 class Items:
     """The items of one thread. You can read them before the thread exists.
 
@@ -102,23 +84,26 @@ class Items:
 
     def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread
+        self._records = Records(thread, ITEMS)
 
     async def get(self, namespace: Sequence[str], key: str) -> Item | None:
         """The item with this name, or `None`."""
         own = _checked_key(namespace, key)
-        row = await self._row(own)
+        row = await self._records.row(ItemRow, own)
         found = await self._read([] if row is None else [(own, row)])
-        return found[0].item if found else None
+        return found[0] if found else None
 
     async def put(
         self, namespace: Sequence[str], key: str, value: Value, *, index: Sequence[str] = (WHOLE,), ttl_us: int = 0
     ) -> Receipt:
         """Store a value under a name, replacing the current one."""
-        change = ItemChange(namespace=tuple(namespace), key=key, value=value, index=tuple(index), ttl_us=ttl_us)
-        return (await self.change([change]))[0]
+        put = ItemPut(namespace=tuple(namespace), key=key, value=dict(value), index=tuple(index), ttl_us=ttl_us)
+        return (await self.change([put]))[0]
 
-    async def change(self, changes: Iterable[ItemChange]) -> Sequence[Receipt]:
-        """Make changes in one commit; the last one per name counts. Deleting a missing item does nothing.
+    async def change(self, changes: Iterable[ItemPut | ItemName]) -> Sequence[Receipt]:
+        """Put items, and delete those given by name, in one commit; the last change per name counts.
+
+        Deleting a missing item does nothing. Of an `ItemPut`, `created_us` and `order` are filled in here.
 
         Raises `InvalidEvent` for a value that JSON cannot express, and writes nothing.
         """
@@ -126,29 +111,21 @@ class Items:
         deleted: list[ItemName] = []
         events: list[Event] = []
         for key, one in last.items():
-            row = await self._row(key)
-            if one.value is None:
-                if row is not None:
-                    deleted.append(ItemName(one.namespace, one.key))
+            row = await self._records.row(ItemRow, key)
+            if isinstance(one, ItemName):
+                deleted += [] if row is None else [one]
                 continue
+            checked_count("ttl_us", one.ttl_us)
             known = await self._standing([] if row is None else [(key, row)])
-            put = ItemPut(
-                namespace=one.namespace,
-                key=one.key,
-                value=dict(one.value),
-                order=_order_of(one.value),
-                index=one.index,
-                created_us=known[0].row.created_us if known else 0,
-                ttl_us=checked_count("ttl_us", one.ttl_us),
-            )
-            events.append(put)
+            created_us = known[0].row.created_us if known else 0
+            events.append(msgspec.structs.replace(one, order=_order_of(one.value), created_us=created_us))
         if deleted:
             events.append(ItemsDeleted(items=tuple(deleted)))
         return await self._thread.dispatch_all(events) if events else ()
 
     async def delete(self, namespace: Sequence[str], key: str) -> None:
         """Delete an item, if it exists. The log keeps it."""
-        await self.change([ItemChange(namespace=tuple(namespace), key=key, value=None)])
+        await self.change([ItemName(tuple(namespace), key)])
 
     async def list(
         self, prefix: Sequence[str] = (), *, where: Where | None = None, limit: int | None = None, offset: int = 0
@@ -158,9 +135,9 @@ class Items:
         found: list[Item] = []
         if wanted == 0:
             return found
-        async for one in self._all(prefix, PAGE if where or wanted is None else min(PAGE, wanted)):
-            if where is None or where(one.item.value):
-                found.append(one.item)
+        async for item in self._all(prefix, PAGE if where or wanted is None else min(PAGE, wanted)):
+            if where is None or where(item.value):
+                found.append(item)
             if len(found) == wanted:
                 break
         return found[offset:]
@@ -180,9 +157,9 @@ class Items:
         within = namespace_key(prefix)
         among: tuple[int, ...] | None = None
         if where is not None:
-            rows = [one.row async for one in self._all(prefix, PAGE) if where(one.item.value)]
-            if len(rows) <= FEW:
-                among = tuple(row.seq << PLACES_BITS | n for row in rows for n in range(row.passages))
+            fitting = [item async for item in self._all(prefix) if where(item.value)]
+            if len(fitting) <= FEW:
+                among = tuple(item.seq << PLACES_BITS | n for item in fitting for n in range(item.passages))
         asked = Asked(
             query=query,
             limit=LIMIT_MAX if where is not None else max(1, min(LIMIT_MAX, PASSAGES_PER_ITEM * wanted)),
@@ -197,7 +174,7 @@ class Items:
         """The namespaces that hold an item, in and below one, in order. Reads some items of each, not all."""
         begin = first = namespace_key(prefix)
         found: set[tuple[str, ...]] = set()
-        while page := await self._thread.rows_between(ITEMS, first, behind(begin), PAGE):
+        while page := await self._records.between(ItemRow, first, behind(begin), PAGE):
             found.update(item_name(one.key)[0] for one in await self._standing(page))
             last = page[-1][0]
             namespace = item_name(last)[0]
@@ -224,7 +201,7 @@ class Items:
         last = behind(first)
         while True:
             seq = await self._thread.last_seq() if await self._thread.exists() else 0
-            page = await self._thread.rows_between(ITEMS, first, last, PAGE)
+            page = await self._records.between(ItemRow, first, last, PAGE)
             if not page:
                 return gone
             over = await self._over(page)
@@ -238,58 +215,32 @@ class Items:
 
     async def history(self, namespace: Sequence[str], key: str) -> Sequence[Item]:
         """All versions of an item, oldest first, also of a deleted one. Leaves out forgotten ones."""
-        _checked_key(namespace, key)
+        own = _checked_key(namespace, key)
         found: list[Item] = []
-        if not await self._thread.exists():
-            return found
-        forgotten = await self._forgotten()
-        async for event in self._thread.events():
+        forgotten = await self._forgotten() if await self._thread.exists() else frozenset[int]()
+        async for event in self._records.history(ItemPut):
             put = event.event
-            if isinstance(put, ItemPut) and (put.namespace, put.key) == (tuple(namespace), key):
-                if event.seq in forgotten:
-                    continue
-                created = to_datetime(put.created_us) if put.created_us else event.recorded_at
-                version = Item(
-                    namespace=put.namespace,
-                    key=key,
-                    value=_in_order(put.value, put.order),
-                    seq=event.seq,
-                    created=created,
-                    changed=event.recorded_at,
-                    ttl_us=put.ttl_us,
-                )
-                found.append(version)
+            if isinstance(put, ItemPut) and item_key(put.namespace, put.key) == own and event.seq not in forgotten:
+                now_us = to_us(event.recorded_at)
+                found.append(_build_item(put, ItemRow(event.seq, put.created_us or now_us, now_us, put.ttl_us)))
         return found
 
     # reading
 
-    async def _row(self, key: str) -> AnyItemRow | None:
-        return await self._thread.row(ITEMS, key)
+    async def _all(self, prefix: Sequence[str], page_size: int = PAGE) -> AsyncIterator[Item]:
+        async for page in self._records.each_page(ItemRow, namespace_key(prefix), page_size):
+            for item in await self._read(page):
+                yield item
 
-    async def _all(self, prefix: Sequence[str], page_size: int) -> AsyncIterator[_Read]:
-        first = namespace_key(prefix)
-        last = behind(first)
-        while page := await self._thread.rows_between(ITEMS, first, last, page_size):
-            for one in await self._read(page):
-                yield one
-            first = f"{page[-1][0]}\0"
-
-    async def _read(self, page: Iterable[tuple[str, AnyItemRow]]) -> Sequence[_Read]:
+    async def _read(self, page: Sequence[tuple[str, ItemRow]]) -> Sequence[Item]:
         """The items of these rows, with their values, without those that are forgotten, erased or over."""
-        reader, standing = self._thread.kernel.reader, await self._standing(page)
-        if not standing:
-            return []
-        stored = await reader.rows_at(self._thread.id, {one.row.seq for one in standing})
-        found: list[_Read] = []
-        for one in standing:
-            put = reader.decode(self._thread.id, stored[one.row.seq]).event
-            if isinstance(put, ItemPut):
-                found.append(_Read(one.row, _build_item(put, one)))
-        return found
+        standing = await self._standing(page)
+        events = await self._records.events({one.row.seq for one in standing})
+        found = ((events[one.row.seq], one) for one in standing)
+        return [_build_item(put, one.row, one.used_us) for put, one in found if isinstance(put, ItemPut)]
 
-    async def _standing(self, page: Iterable[tuple[str, AnyItemRow]]) -> Sequence[_Standing]:
-        """The rows of a page whose items are neither forgotten nor over. Of an earlier moment, none is over."""
-        rows = [(key, row) for key, row in page if isinstance(row, ItemRow)]
+    async def _standing(self, rows: Sequence[tuple[str, ItemRow]]) -> Sequence[_Standing]:
+        """Those of the rows whose items are neither forgotten nor over. Of an earlier moment, none is over."""
         if not rows:
             return []
         forgotten, now_us = await self._forgotten(), self._thread.kernel.now_us()
@@ -297,16 +248,16 @@ class Items:
         for key, row in rows:
             if row.seq in forgotten:
                 continue
-            used = await self._row(used_key(key)) if row.ttl_us else None
-            used_us = used.at_us if isinstance(used, UsedRow) and used.seq == row.seq else None
+            used = await self._records.row(UsedRow, used_key(key)) if row.ttl_us else None
+            used_us = used.at_us if used is not None and used.seq == row.seq else None
             is_over = row.ttl_us and (used_us or row.changed_us) + row.ttl_us <= now_us
             if not is_over or self._thread.as_of is not None:
                 found.append(_Standing(key, row, used_us))
         return found
 
-    async def _over(self, page: Iterable[tuple[str, AnyItemRow]]) -> tuple[ItemName, ...]:
+    async def _over(self, rows: Iterable[tuple[str, ItemRow]]) -> tuple[ItemName, ...]:
         """The names of those whose time is over."""
-        mortal = [(key, row) for key, row in page if isinstance(row, ItemRow) and row.ttl_us]
+        mortal = [(key, row) for key, row in rows if row.ttl_us]
         standing = {one.key for one in await self._standing(mortal)}
         return tuple(ItemName(*item_name(key)) for key, _ in mortal if key not in standing)
 
@@ -323,24 +274,24 @@ class Items:
                     put = self._thread.kernel.reader.decode(self._thread.id, stored).event
                     if isinstance(put, ItemPut):
                         versions[item_key(put.namespace, put.key)] = stored.seq
-            rows = [(key, await self._row(key)) for key in versions]
-            for one in await self._read((key, row) for key, row in rows if row is not None):
-                name = (one.item.namespace, one.item.key)
-                if one.row.seq in versions.values():
-                    found.setdefault(name, msgspec.structs.replace(one.item, score=hit.score))
+            rows = [(key, await self._records.row(ItemRow, key)) for key in versions]
+            for item in await self._read([(key, row) for key, row in rows if row is not None]):
+                if item.seq in versions.values():
+                    found.setdefault((item.namespace, item.key), msgspec.structs.replace(item, score=hit.score))
         return list(found.values())
 
 
-def _build_item(put: ItemPut, one: _Standing) -> Item:
+def _build_item(put: ItemPut, row: ItemRow, used_us: int | None = None) -> Item:
     return Item(
         namespace=put.namespace,
         key=put.key,
         value=_in_order(put.value, put.order),
-        seq=one.row.seq,
-        created=to_datetime(one.row.created_us),
-        changed=to_datetime(one.row.changed_us),
-        ttl_us=one.row.ttl_us,
-        used=None if one.used_us is None else to_datetime(one.used_us),
+        seq=row.seq,
+        created=to_datetime(row.created_us),
+        changed=to_datetime(row.changed_us),
+        ttl_us=row.ttl_us,
+        used=None if used_us is None else to_datetime(used_us),
+        passages=row.passages,
     )
 
 

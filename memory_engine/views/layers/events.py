@@ -130,21 +130,7 @@ class MemoryShared(Event):
 
     def deliveries(self) -> tuple[Delivery, ...]:
         """The entry, for the thread of the agent or the user."""
-        entry = MemoryAppended(
-            layer=self.layer,
-            content=self.content,
-            key=self.key,
-            condition=self.condition,
-            metadata=self.metadata,
-            entry_id=self.entry_id,
-            timestamp_us=self.timestamp_us,
-            capacity=self.capacity,
-            recalled=self.recalled,
-            source_thread=self.source_thread,
-            sources=self.sources,
-            own=self.own,
-        )
-        return (Delivery(self.destination, entry),)
+        return (Delivery(self.destination, msgspec.convert(self, MemoryAppended, from_attributes=True)),)
 
 
 @event("memory_recalled", role="memory", chunks="recalled")

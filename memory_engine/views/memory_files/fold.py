@@ -8,13 +8,11 @@ from memory_engine.core.clock import to_us
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent
-from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
+from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows, row_of, rows_under
 from memory_engine.views.memory_files.events import MemoryFilesDeleted, MemoryFilesMoved, MemoryFileWritten
 
 _TREE = "tree"
 _FILE = "file/"
-_AFTER = "file0"
-"""Between `_FILE` and this are the keys of files: `0` follows `/`."""
 
 
 class FileRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="file", gc=False):
@@ -95,18 +93,16 @@ def _move(rows: Rows[AnyFileRow], old_paths: tuple[str, ...], new_paths: tuple[s
 
 def file_at(rows: ReadableRows[AnyFileRow], path: str) -> FileRow | None:
     """The file at a path."""
-    row = rows.get(_FILE + path)
-    return row if isinstance(row, FileRow) else None
+    return row_of(rows, FileRow, _FILE + path)
 
 
 def files_of(rows: ReadableRows[AnyFileRow], folder: str = "") -> list[tuple[str, FileRow]]:
     """The files in a folder (empty: all), with their paths, in order of these."""
-    first, last = (f"{_FILE}{folder}/", f"{_FILE}{folder}0") if folder else (_FILE, _AFTER)
-    found = ((key.removeprefix(_FILE), rows.get(key)) for key in rows.between(first, last))
-    return [(path, row) for path, row in found if isinstance(row, FileRow)]
+    inside = f"{folder}/" if folder else ""
+    return [(inside + path, row) for path, row in rows_under(rows, FileRow, _FILE + inside)]
 
 
 def changed_at(rows: ReadableRows[AnyFileRow]) -> int:
     """The seq of the last event that changed any file; 0: none ever did."""
-    row = rows.get(_TREE)
-    return row.seq if isinstance(row, TreeRow) else 0
+    row = row_of(rows, TreeRow, _TREE)
+    return 0 if row is None else row.seq

@@ -18,6 +18,7 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.store.reader import MomentLike
 from memory_engine.views.memory_files.events import MemoryFilesDeleted, MemoryFilesMoved, MemoryFileWritten
 from memory_engine.views.memory_files.fold import MEMORY_FILES, AnyFileRow, FileRow, changed_at, file_at, files_of
+from memory_engine.views.records import Records
 
 TRIES_MAX = 8
 """How often a change is retried when others change the same thread's files at the same time."""
@@ -147,9 +148,8 @@ class MemoryFiles:
         """
         path = _checked_path(path) if path else ""
         history = _History()
-        if await self._thread.exists():
-            async for event in self._thread.events():
-                history.add(event)
+        async for event in Records(self._thread, MEMORY_FILES).history(*MEMORY_FILES.events):
+            history.add(event)
         return history.of(path)
 
     def _found(self, rows: ReadableRows[AnyFileRow], path: str) -> "Sequence[tuple[str, FileRow]]":
@@ -221,58 +221,52 @@ class _History:
     """The versions of every file, read from the log in order."""
 
     def __init__(self) -> None:
-        self._live: dict[str, list[FileVersion]] = {}
-        self._ended: list[tuple[str, list[FileVersion]]] = []
+        self._files: dict[str, list[FileVersion]] = {}
+        self._live: dict[str, str] = {}
+        self._last_paths: dict[str, str] = {}
 
     def add(self, recorded: RecordedEvent) -> None:
         """Take the next event."""
         match recorded.event:
             case MemoryFileWritten(path=path, content=content, file_id=file_id, edit=edit):
-                self._live.setdefault(path, []).append(_version(recorded, edit, path, content, file_id))
+                self._live[path] = file_id
+                self._add(recorded, file_id, edit, path, content)
             case MemoryFilesMoved(old_paths=old_paths, new_paths=new_paths):
-                moving = [(new, self._live.pop(old, [])) for old, new in zip(old_paths, new_paths, strict=False)]
-                for new, versions in moving:
-                    if versions:
-                        last = versions[-1]
-                        self._live[new] = [*versions, _version(recorded, "moved", new, last.content, last.file_id)]
+                moving = [(new, self._live.pop(old, None)) for old, new in zip(old_paths, new_paths, strict=False)]
+                for new, file_id in moving:
+                    if file_id is not None:
+                        self._live[new] = file_id
+                        self._add(recorded, file_id, "moved", new, self._files[file_id][-1].content)
             case MemoryFilesDeleted(paths=paths):
                 for path in paths:
-                    versions = self._live.pop(path, [])
-                    if versions:
-                        gone = _version(recorded, "deleted", path, "", versions[-1].file_id)
-                        self._ended.append((path, [*versions, gone]))
+                    file_id = self._live.pop(path, None)
+                    if file_id is not None:
+                        self._add(recorded, file_id, "deleted", path, "")
             case MemoryForget() as forget:
                 self._forget(forget.origins())
 
     def of(self, path: str) -> list[FileVersion]:
         """The versions of the files that are or were last at a path (empty: of all), in order of their events."""
-        chains = [*self._ended, *self._live.items()]
-        found = (version for where, versions in chains if path in ("", where) for version in versions)
-        return sorted(found, key=lambda version: version.seq)
+        wanted = (some for id_, some in self._files.items() if path in ("", self._last_paths[id_]))
+        return sorted((version for some in wanted for version in some), key=lambda version: version.seq)
+
+    def _add(self, recorded: RecordedEvent, file_id: str, what: str, path: str, content: str) -> None:
+        version = FileVersion(
+            seq=recorded.seq,
+            event_id=recorded.id,
+            at=recorded.recorded_at,
+            what=what,
+            path=path,
+            content=content,
+            file_id=file_id,
+        )
+        self._last_paths[file_id] = path
+        self._files.setdefault(file_id, []).append(version)
 
     def _forget(self, origins: frozenset[int]) -> None:
         """Of a file, a forgotten version goes with all later ones, which may hold its words."""
-        self._ended = [(path, kept) for path, some in self._ended if (kept := _versions_before(some, origins))]
-        cut = {path: _versions_before(some, origins) for path, some in self._live.items()}
-        gone = [(path, kept) for path, kept in cut.items() if len(kept) < len(self._live[path])]
-        for path, kept in gone:
-            del self._live[path]
-            if kept:
-                self._ended.append((path, kept))
-
-
-def _versions_before(versions: Sequence[FileVersion], origins: frozenset[int]) -> list[FileVersion]:
-    first = next((n for n, one in enumerate(versions) if one.seq in origins), len(versions))
-    return list(versions[:first])
-
-
-def _version(recorded: RecordedEvent, what: str, path: str, content: str, file_id: str) -> FileVersion:
-    return FileVersion(
-        seq=recorded.seq,
-        event_id=recorded.id,
-        at=recorded.recorded_at,
-        what=what,
-        path=path,
-        content=content,
-        file_id=file_id,
-    )
+        for file_id, versions in self._files.items():
+            first = next((n for n, one in enumerate(versions) if one.seq in origins), None)
+            if first is not None:
+                del versions[first:]
+                self._live = {path: one for path, one in self._live.items() if one != file_id}

@@ -24,9 +24,8 @@ def playbook_id(flow_dact: str, slots: Mapping[str, object], tool_calls: Sequenc
     return f"pb-{sha256(encode_json(recipe)).hexdigest()[:24]}"
 
 
-@event("flow_completed", tracked=True, role="memory", chunks="none")
-class FlowCompleted(Event):
-    """A flow ran to its end. `flow_id` names this run, `flow_dact` the kind of flow."""
+class FlowRun(Event):
+    """A run of a flow. `flow_id` names it, `flow_dact` the kind of flow."""
 
     flow_id: Id
     flow_dact: Name
@@ -34,6 +33,11 @@ class FlowCompleted(Event):
     slots: dict[str, object] = msgspec.field(default_factory=dict)
     tool_calls: tuple[PlaybookCall, ...] = ()
     outcome: str = ""
+
+
+@event("flow_completed", tracked=True, role="memory", chunks="none")
+class FlowCompleted(FlowRun):
+    """A flow ran to its end."""
 
 
 @event("feedback_given", tracked=True, role="memory", chunks="none")
@@ -46,18 +50,12 @@ class FeedbackGiven(Event):
 
 
 @event("playbook_promoted", role="memory", chunks="none", delivers="tenant")
-class PlaybookPromoted(Event):
+class PlaybookPromoted(FlowRun):
     """A completed flow becomes a playbook of its user. `reason` names the sign of satisfaction.
 
     `sources` are the ids of the events that it was drawn from, in `source_thread`.
     """
 
-    flow_id: Id
-    flow_dact: Name
-    user_query: str
-    slots: dict[str, object] = msgspec.field(default_factory=dict)
-    tool_calls: tuple[PlaybookCall, ...] = ()
-    outcome: str = ""
     reason: str = ""
     source_thread: Id = ""
     sources: tuple[SourceEventId, ...] = ()
@@ -67,17 +65,7 @@ class PlaybookPromoted(Event):
         """The playbook, for its user."""
         if self.destination is None:
             return ()
-        playbook = PlaybookSaved(
-            flow_dact=self.flow_dact,
-            user_query=self.user_query,
-            slots=self.slots,
-            tool_calls=self.tool_calls,
-            outcome=self.outcome,
-            reason=self.reason,
-            source_thread=self.source_thread,
-            sources=self.sources,
-        )
-        return (Delivery(self.destination, playbook),)
+        return (Delivery(self.destination, msgspec.convert(self, PlaybookSaved, from_attributes=True)),)
 
 
 @event("playbook_saved", tracked=True, role="memory", chunks="none")

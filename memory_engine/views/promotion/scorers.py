@@ -121,8 +121,8 @@ class Salience:
     """A principle that will apply again: general, normative, causal wording, against dates, ids and bare numbers."""
 
     threshold: float = 0.5
-    criterion: str = field(default="salience", init=False)
-    name: str = field(default="wording", init=False)
+    criterion = "salience"
+    name = "wording"
 
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
         """Score the strength of the wording, less for specifics and for words tied to one moment.
@@ -184,8 +184,8 @@ class Surprisal:
     """An unexpected finding: its wording says so, it is extreme, or its words differ from the other snippets'."""
 
     threshold: float = 0.5
-    criterion: str = field(default="surprisal", init=False)
-    name: str = field(default="wording", init=False)
+    criterion = "surprisal"
+    name = "wording"
 
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
         """Score the wording, more if its words are new compared with the other snippets and promoted texts."""
@@ -228,8 +228,8 @@ class Frequency:
     """
 
     threshold: float = 0.5
-    criterion: str = field(default="frequency", init=False)
-    name: str = field(default="near-duplicates", init=False)
+    criterion = "frequency"
+    name = "near-duplicates"
 
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
         """Return 1 - 1/n for n analyses that found it: 0 for one, 0.5 for two. Another conversation counts as two.
@@ -259,8 +259,8 @@ class Explicit:
     """An explicit request for the promotion."""
 
     threshold: float = 1.0
-    criterion: str = field(default="explicit", init=False)
-    name: str = field(default="request", init=False)
+    criterion = "explicit"
+    name = "request"
 
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
         """Return 1 if the snippet was asked for, else 0."""

@@ -19,7 +19,7 @@ from memory_engine.core.reduction import ReduceContext, Reduction
 from memory_engine.core.state import StateView
 from memory_engine.core.tool_calls import cache_key, canonical
 from memory_engine.errors import IdempotencyConflict, InvalidParameters
-from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
+from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows, row_of
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.screen.events import ProactiveResult, ScreenInjected, screen_description
 
@@ -107,14 +107,12 @@ def _tell(rows: Rows[AnyScreenRow], event: RecordedEvent, injected: ScreenInject
 
 def session_of(rows: ReadableRows[AnyScreenRow]) -> SessionRow:
     """The current session."""
-    row = rows.get(_SESSION)
-    return row if isinstance(row, SessionRow) else SessionRow()
+    return row_of(rows, SessionRow, _SESSION) or SessionRow()
 
 
 def screen_of(rows: ReadableRows[AnyScreenRow]) -> ScreenRow | None:
     """The screen that the agent has in this session."""
-    row = rows.get(_SCREEN)
-    return row if isinstance(row, ScreenRow) else None
+    return row_of(rows, ScreenRow, _SCREEN)
 
 
 SCREEN = ScreenFold()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import cast
 
 from memory_engine.core.events.base import Event
@@ -11,6 +12,7 @@ from memory_engine.errors import IdempotencyConflict
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.life import forgetting
 from memory_engine.runtime.messages import items_as_events
+from memory_engine.views.records import Records, json_text
 from memory_engine.views.session_items.events import SessionItemAdded, SessionItemRemoved
 from memory_engine.views.session_items.fold import SESSION_ITEMS, SessionItemRow
 
@@ -22,12 +24,13 @@ class SessionItems:
 
     def __init__(self, thread: ThreadHandle) -> None:
         self.thread = thread
+        self._records = Records(thread, SESSION_ITEMS)
 
     async def get(self, limit: int | None = None) -> list[Item]:
         """All items, oldest first, or the latest `limit`. Those of forgotten messages are left out."""
         if limit is not None and limit <= 0:
             return []
-        rows = await self.thread.rows_between(SESSION_ITEMS, limit=limit, latest=True)
+        rows = await self._records.between(SessionItemRow, "", None, limit, latest=True)
         return await self._items([row for _, row in rows])
 
     async def add(self, items: Sequence[Item]) -> None:
@@ -36,7 +39,7 @@ class SessionItems:
         What cannot be read as a message (an output without its call) is an item alone, and a warning is logged.
         Raises what `dispatch` raises, and `TypeError` for what is not JSON; then nothing was added.
         """
-        texts = [_item_json(item) for item in items]
+        texts = list(map(json_text, items))
         recorded = await items_as_events(self.thread, [json.loads(text) if whole else None for text, whole in texts])
         events: list[Event] = []
         for (text, _), said in zip(texts, recorded, strict=True):
@@ -49,7 +52,7 @@ class SessionItems:
         Of several callers at once, each gets another item.
         """
         while True:
-            rows = await self.thread.rows_between(SESSION_ITEMS, limit=1, latest=True)
+            rows = await self._records.between(SessionItemRow, "", None, 1, latest=True)
             if not rows:
                 return None
             row = rows[0][1]
@@ -75,31 +78,15 @@ class SessionItems:
 
     async def _items(self, rows: Sequence[SessionItemRow]) -> list[Item]:
         """The items of rows, but for those whose text was destroyed or redacted."""
-        reader = self.thread.kernel.reader
         seqs = {row.seq for row in rows} | {row.seq - 1 for row in rows if row.is_recorded}
-        stored = await reader.rows_at(self.thread.id, seqs) if seqs else {}
-        events = {seq: reader.decode(self.thread.id, one).event for seq, one in stored.items()}
+        events = await self._records.events(seqs)
         found: list[Item] = []
         for row in rows:
-            added = events[row.seq]
-            text = _full_item_text(cast("SessionItemAdded", added), events.get(row.seq - 1))
-            try:
+            text = _full_item_text(cast("SessionItemAdded", events[row.seq]), events.get(row.seq - 1))
+            with suppress(ValueError):
                 item = json.loads(text)
-            except ValueError:
-                continue
-            if isinstance(item, dict):
-                found.append(item)
+                found += [item] if isinstance(item, dict) else []
         return found
-
-
-def _item_json(item: Item) -> tuple[str, bool]:
-    """An item as JSON, and whether all of it is Unicode: lone surrogates become escapes, and are in no message."""
-    text = json.dumps(item, ensure_ascii=False, separators=(",", ":"))
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(item, separators=(",", ":")), False
-    return text, True
 
 
 def _item_added_event(text: str, said: Event | None) -> SessionItemAdded:

@@ -1,7 +1,6 @@
 """A session of a framework: its entries come back unchanged, and its state."""
 
 import json
-import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
@@ -10,24 +9,21 @@ import msgspec
 
 from memory_engine.core.events.base import Event, TextPart
 from memory_engine.core.records import NewEvent, Receipt
-from memory_engine.errors import ThreadNotFound
+from memory_engine.projections.base import behind
 from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.views.records import Records, as_json
 from memory_engine.views.sessions.events import QuotedText, SessionBegun, SessionEntryKept, SharedStateSet
 from memory_engine.views.sessions.fold import (
     ENTRY,
     SESSION,
     SESSIONS,
     STATE,
-    AnySessionRow,
     SessionEntryRow,
     SessionHead,
     StateRow,
     entry_key,
     shared_key,
 )
-
-_BEYOND = "\U0010ffff"
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class SessionEntry(msgspec.Struct, frozen=True):
@@ -44,14 +40,11 @@ class Session:
 
     def __init__(self, thread: ThreadHandle) -> None:
         self.thread = thread
+        self._records = Records(thread, SESSIONS)
 
     async def head(self) -> SessionHead | None:
         """The last event of the session; `None` where the thread holds none, or is not there."""
-        try:
-            row = await self.thread.row(SESSIONS, SESSION)
-        except ThreadNotFound:
-            return None
-        return row if isinstance(row, SessionHead) else None
+        return await self._records.row(SessionHead, SESSION)
 
     async def begin(self, begun: SessionBegun, *, expected_seq: int) -> Receipt:
         """Begin it. Raises what `dispatch` raises."""
@@ -76,18 +69,17 @@ class Session:
 
     async def entry_rows(self, limit: int | None = None) -> list[SessionEntryRow]:
         """The rows of the entries, the last `limit` of them."""
-        found = await self.thread.rows_between(SESSIONS, ENTRY, ENTRY + _BEYOND, limit, latest=True)
-        return _entry_rows(found)
+        return [row for _, row in await self._records.under(SessionEntryRow, ENTRY, limit, latest=True)]
 
     async def entry_rows_from(self, seq: int) -> list[SessionEntryRow]:
         """The row of the first entry at a seq or after it."""
-        return _entry_rows(await self.thread.rows_between(SESSIONS, entry_key(seq), ENTRY + _BEYOND, 1))
+        return [row for _, row in await self._records.between(SessionEntryRow, entry_key(seq), behind(ENTRY), 1)]
 
     async def entries(self, rows: Sequence[SessionEntryRow]) -> list[SessionEntry]:
         """The entries of these rows, unchanged. A text whose event was erased is empty."""
-        events = await self._at([row.seq for row in rows])
+        events = await self._records.events({row.seq for row in rows})
         kept = {seq: cast("SessionEntryKept", event) for seq, event in events.items()}
-        said = await self._at([seq + quote.back for seq, one in kept.items() for quote in one.quoted])
+        said = await self._records.events({seq + quote.back for seq, one in kept.items() for quote in one.quoted})
         found = []
         for row in rows:
             event = kept[row.seq]
@@ -102,24 +94,16 @@ class Session:
 
     async def state(self) -> dict[str, object]:
         """The session's own state."""
-        return _state_values(await self.thread.rows_between(SESSIONS, STATE, STATE + _BEYOND), STATE)
+        return _state_values(await self._records.under(StateRow, STATE), STATE)
 
     async def value(self, key: str) -> object:
         """A value of the session's own state; `None` for none, or where the thread is not there."""
-        try:
-            row = await self.thread.row(SESSIONS, STATE + key)
-        except ThreadNotFound:
-            return None
-        return json.loads(row.value) if isinstance(row, StateRow) else None
+        row = await self._records.row(StateRow, STATE + key)
+        return None if row is None else json.loads(row.value)
 
     async def has(self, key: str) -> bool:
         """Whether the session's own state has the key, with whatever value."""
-        return await self.thread.row(SESSIONS, STATE + key) is not None
-
-    async def _at(self, seqs: Sequence[int]) -> dict[int, Event]:
-        reader = self.thread.kernel.reader
-        stored = await reader.rows_at(self.thread.id, frozenset(seqs)) if seqs else {}
-        return {seq: cast("Event", reader.decode(self.thread.id, row).event) for seq, row in stored.items()}
+        return await self._records.row(StateRow, STATE + key) is not None
 
 
 def quoting(kept: NewEvent, beside: Sequence[NewEvent], texts: Mapping[str, str]) -> NewEvent:
@@ -141,11 +125,12 @@ class Shared:
     def __init__(self, thread: ThreadHandle, app: str) -> None:
         self.thread = thread
         self.app = app
+        self._records = Records(thread, SESSIONS)
 
     async def state(self) -> dict[str, object]:
         """Its values by key."""
         prefix = shared_key(self.app)
-        return _state_values(await self.thread.rows_between(SESSIONS, prefix, prefix + _BEYOND), prefix)
+        return _state_values(await self._records.under(StateRow, prefix), prefix)
 
     async def outlive(self, source_thread: str) -> None:
         """Set a session's state again, so that it remains when that session is destroyed.
@@ -156,25 +141,15 @@ class Shared:
         if not await self.thread.exists():
             return
         seen = await self.thread.last_seq()
-        rows = await self.thread.rows_between(SESSIONS, prefix, prefix + _BEYOND)
-        its = [(key, row) for key, row in rows if isinstance(row, StateRow) and row.source_thread == source_thread]
+        rows = await self._records.under(StateRow, prefix)
+        its = [(key, row) for key, row in rows if row.source_thread == source_thread]
         if its:
             state = as_json(_state_values(its, prefix))
             await self.thread.dispatch(SharedStateSet(app=self.app, state=state), expected_seq=seen)
 
 
-def as_json(value: object) -> str:
-    """A value as JSON, in few bytes. Half of a surrogate pair, which no log can hold as a character, stays escaped."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return json.dumps(value, separators=(",", ":")) if _SURROGATE.search(text) else text
-
-
-def _entry_rows(rows: Iterable[tuple[str, AnySessionRow]]) -> list[SessionEntryRow]:
-    return [row for _, row in rows if isinstance(row, SessionEntryRow)]
-
-
-def _state_values(rows: Iterable[tuple[str, AnySessionRow]], prefix: str) -> dict[str, object]:
-    return {key.removeprefix(prefix): json.loads(row.value) for key, row in rows if isinstance(row, StateRow)}
+def _state_values(rows: Iterable[tuple[str, StateRow]], prefix: str) -> dict[str, object]:
+    return {key.removeprefix(prefix): json.loads(row.value) for key, row in rows}
 
 
 def _events_back(text: str, beside: Sequence[NewEvent]) -> int:

@@ -19,7 +19,7 @@ from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.tool_calls import cache_key, canonical
 from memory_engine.errors import InvalidArgument, MemoryEngineError
-from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
+from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows, row_of, rows_under
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.screen.events import ScreenInjected
 from memory_engine.views.tool_cache.events import ToolCacheDropped, ToolCacheHit, ToolResultCached
@@ -68,7 +68,6 @@ AnyCacheRow = ResultRow | TermRow | DueRow | CountRow
 
 _COUNT = "count"
 _RESULT, _TERM, _DUE = "result/", "term/", "due/"
-_END = "\U0010ffff"
 
 
 def _due(exchange: int, key: str = "") -> str:
@@ -143,8 +142,8 @@ def _keep(rows: Rows[AnyCacheRow], event: RecordedEvent, cached: ToolResultCache
 
 
 def _hit(rows: Rows[AnyCacheRow], key: str) -> None:
-    result, term = rows.get(_RESULT + key), rows.get(_TERM + key)
-    if isinstance(result, ResultRow) and isinstance(term, TermRow):
+    result, term = row_of(rows, ResultRow, _RESULT + key), row_of(rows, TermRow, _TERM + key)
+    if result is not None and term is not None:
         rows.drop(_due(term.expires, key))
         renewed = replace(term, expires=_exchanges(rows) + result.duration, hits=term.hits + 1)
         _set_term(rows, key, renewed)
@@ -153,10 +152,8 @@ def _hit(rows: Rows[AnyCacheRow], key: str) -> None:
 def _finish_exchange(rows: Rows[AnyCacheRow]) -> None:
     exchange = _exchanges(rows) + 1
     rows.put(_COUNT, CountRow(exchange))
-    for due in rows.between(_due(exchange), _due(exchange, _END)):
-        row = rows.get(due)
-        if isinstance(row, DueRow):
-            _drop(rows, row.key)
+    for _, row in rows_under(rows, DueRow, _due(exchange)):
+        _drop(rows, row.key)
 
 
 def _set_term(rows: Rows[AnyCacheRow], key: str, term: TermRow) -> None:
@@ -165,21 +162,20 @@ def _set_term(rows: Rows[AnyCacheRow], key: str, term: TermRow) -> None:
 
 
 def _drop(rows: Rows[AnyCacheRow], key: str) -> None:
-    term = rows.get(_TERM + key)
-    if isinstance(term, TermRow):
+    term = row_of(rows, TermRow, _TERM + key)
+    if term is not None:
         rows.drop(_due(term.expires, key))
         rows.drop(_TERM + key)
         rows.drop(_RESULT + key)
 
 
 def _term_rows(rows: ReadableRows[AnyCacheRow]) -> dict[str, TermRow]:
-    found = ((key.removeprefix(_TERM), rows.get(key)) for key in rows.between(_TERM, _TERM + _END))
-    return {key: row for key, row in found if isinstance(row, TermRow)}
+    return dict(rows_under(rows, TermRow, _TERM))
 
 
 def _exchanges(rows: ReadableRows[AnyCacheRow]) -> int:
-    row = rows.get(_COUNT)
-    return row.exchanges if isinstance(row, CountRow) else 0
+    row = row_of(rows, CountRow, _COUNT)
+    return 0 if row is None else row.exchanges
 
 
 TOOL_CACHE = ToolCacheFold()
@@ -230,8 +226,8 @@ class CacheEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 def entry_of(rows: ReadableRows[AnyCacheRow], key: str) -> CacheEntry | None:
     """The entry under a key."""
-    result, term = rows.get(_RESULT + key), rows.get(_TERM + key)
-    if not (isinstance(result, ResultRow) and isinstance(term, TermRow)):
+    result, term = row_of(rows, ResultRow, _RESULT + key), row_of(rows, TermRow, _TERM + key)
+    if result is None or term is None:
         return None
     return CacheEntry(
         key=key,

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import PurePath
 from zlib import crc32
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from memory_engine.core.lazy import regex
 from memory_engine.errors import InvalidDocument
@@ -39,18 +39,10 @@ class Splitting:
             raise InvalidDocument("an overlap", self.overlap, f"use 0 to {self.chars // 2}, half a passage")
 
 
-@frozen
-class PassageText:
-    """A passage, before it has a place: the description of its section, and a part of its text."""
+def split(sections: Sequence[DocumentSection], splitting: Splitting) -> list[DocumentSection]:
+    """The passages of all sections, in order: each is its section with a part of its text.
 
-    text: str
-    about: str
-    speaker: str
-    at_us: int | None
-
-
-def split(sections: Sequence[DocumentSection], splitting: Splitting) -> list[PassageText]:
-    """The passages of all sections, in order. Sections without a letter give none.
+    Sections without a letter give none.
 
     The splitter is that of the extra `documents` (semantic-text-splitter), else a small one that knows paragraphs,
     lines, sentences and words, and no Markdown.
@@ -63,7 +55,7 @@ def split(sections: Sequence[DocumentSection], splitting: Splitting) -> list[Pas
         texts = (
             [short] if len(short) <= splitting.chars else chain.from_iterable(map(cut, _stretches(section, splitting)))
         )
-        pieces += [PassageText(text, section.about, section.speaker, section.at_us) for text in texts if text.strip()]
+        pieces += [evolve(section, text=text) for text in texts if text.strip()]
     return pieces
 
 
