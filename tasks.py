@@ -215,7 +215,10 @@ def other_pythons() -> list[Path]:
 
 
 def test(*words: str) -> None:
-    """Make the environments that tests of adapters run in, then run the suite; `--quick`: each test once, if short."""
+    """Make the environments of adapters, then run the suite; `--quick`: each short test once; `--deep`: more cases."""
+    if "--deep" in words:
+        os.environ["MEMORY_ENGINE_LAWS"] = "thorough"
+        words = tuple(word for word in words if word != "--deep")
     part = [word for word in words if not word.startswith("-") and (ROOT / word.partition("::")[0]).exists()]
     if not part and "--quick" not in words:
         do("environments")

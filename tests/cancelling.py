@@ -17,6 +17,8 @@ from unittest.mock import patch
 import anyio
 import pytest
 
+from tests.depth import DEEP
+
 Call = Callable[[], Coroutine[object, object, object]]
 
 
@@ -102,11 +104,15 @@ class _Watched(Generator[object, None, object]):
         return awaited
 
 
-def moments(*, growth: float = 0.0) -> Iterator[Moment]:
+GROWTH = 0.0 if DEEP else 0.5
+"""How much longer steps within one await become: none is left out in a deep run."""
+
+
+def moments(*, growth: float = GROWTH) -> Iterator[Moment]:
     """The moments of a call, which is made and cancelled at each, until it comes to its end before.
 
-    With `growth`, steps within one await become longer by this share of those before: for a call that waits long for
-    work which cancelling it does not touch.
+    Each await has its moments, those within one are further and further apart: with `growth`, steps become longer by
+    this share of those before. More for a call that waits long for work which cancelling it does not touch.
     """
     yield (moment := Moment(0, 0))
     while not moment.untouched:

@@ -3,7 +3,7 @@
 import gc
 import os
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from memory_engine.cli import main
 from memory_engine.store.protocol import Store
 from tests import costs
 from tests.command_line import Run
+from tests.depth import DEEP, PROFILE
 from tests.places import StayOpen
 
 HERE = Path(__file__).resolve().parent
@@ -36,12 +37,11 @@ LITELLM = (
 
 OWN_SETTINGS = "_hypothesis_internal_use_settings"
 """Where Hypothesis keeps a law's settings; it has no public way to multiply their cases."""
-THOROUGH, SHORT = 4, 0.1
-"""By what the cases of a law are multiplied under the profile `thorough`, and in a quick run."""
+THOROUGH, USUAL, SHORT = 4, 0.3, 0.1
+"""By what the cases of a law are multiplied in a deep run, in the suite, and in a quick run."""
 
 for name in ("quick", "thorough"):
     settings.register_profile(name, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-PROFILE = os.environ.get("MEMORY_ENGINE_LAWS", "quick")
 settings.load_profile(PROFILE)
 
 # The storage contract lives in the package, where pytest would leave assertions as they are.
@@ -111,11 +111,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seconds: defaultdict[str, float] = defaultdict(float)
     for file, cost_s in costs.cost_of_files().items():
         seconds[process_of(file)] += cost_s
-    items.sort(key=lambda item: -seconds[process_of(_file_of(item))])
-    share = SHORT if config.getoption("quick") else THOROUGH if PROFILE == "thorough" else 1
-    for item in items if share != 1 else ():
+    items.sort(key=lambda item: (-seconds[process_of(_file_of(item))], _file_of(item)))  # alike in every process
+    share = SHORT if config.getoption("quick") else THOROUGH if DEEP else USUAL
+    for item in items:
         if isinstance(item, pytest.Function) and _is_law(item):
             _try(item, share)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, pytest.CollectReport, object]:
+    """Let each process begin with another part of the folders: in a fresh clone, one compiles what the others find."""
+    report = yield
+    if collector.path == HERE and (given := getattr(collector.config, "workerinput", None)) and report.result:
+        first = len(report.result) * int(given["workerid"].removeprefix("gw")) // given["workercount"]
+        report.result = report.result[first:] + report.result[:first]
+    return report
 
 
 def _file_of(item: pytest.Item) -> str:
@@ -128,7 +138,7 @@ def _keep_quick(config: pytest.Config, items: list[pytest.Item]) -> None:
     kept: dict[str, pytest.Item] = {}
     for item in items:
         name = costs.function_of(item.nodeid)
-        shortened = SHORT if isinstance(item, pytest.Function) and _is_law(item) else 1
+        shortened = SHORT / USUAL if isinstance(item, pytest.Function) and _is_law(item) else 1
         if process_of(_file_of(item)) != "alone" and costs.is_quick(name, shortened=shortened):
             kept.setdefault(name, item)
     quick = set(kept.values())

@@ -436,7 +436,7 @@ async def main():
         )
         turns = 0
         while not task.done():
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.02)
             turns += "litellm" in sys.modules and sys.modules["litellm"].__spec__._initializing
         assert turns  # the loop went on while it was imported
         print((await task).text)

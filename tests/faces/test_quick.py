@@ -10,7 +10,7 @@ import pytest
 
 from memory_engine import Engine, Thread
 from tests import costs
-from tests.conftest import SHORT, process_of
+from tests.conftest import SHORT, USUAL, process_of
 
 LEFT_TO_THE_SUITE = {
     "faces/test_examples.py": "starts a program for each example",
@@ -49,7 +49,7 @@ def _quick() -> dict[str, str]:
 
 
 def _is_quick(name: str, text: str) -> bool:
-    shortened = SHORT if text.startswith("@given") or "\n@given" in text else 1
+    shortened = SHORT / USUAL if text.startswith("@given") or "\n@given" in text else 1
     return costs.is_quick(name, shortened=shortened) and process_of(name.partition("::")[0]) != "alone"
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Collection
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,12 +47,13 @@ FACES = {"memory_engine.cli", "memory_engine.inspector", "memory_engine.testing"
 
 def loaded(code: str) -> set[str]:
     """The modules that a new interpreter has after running some code; those that it begins with are left out."""
-    told = [
-        subprocess.run([sys.executable, "-c", ran + TELL], capture_output=True, text=True, check=True).stderr
-        for ran in ("pass", code)
-    ]
-    before, after = (set(json.loads(one.splitlines()[-1])) for one in told)
-    return after - before
+    return _there(code) - _there("pass")
+
+
+@cache
+def _there(code: str) -> set[str]:
+    told = subprocess.run([sys.executable, "-c", code + TELL], capture_output=True, text=True, check=True).stderr
+    return set(json.loads(told.splitlines()[-1]))
 
 
 def ours(modules: Collection[str]) -> set[str]:

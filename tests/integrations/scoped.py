@@ -4,6 +4,7 @@ A table says how each method is called. A method that is not in it fails the tes
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from itertools import product
 from typing import Any, Generic, Literal, TypeVar
 
@@ -16,6 +17,8 @@ from memory_engine.errors import ThreadDiffers
 H = TypeVar("H")
 Owner = tuple[str, str]
 """A user and a tenant; empty where a handle, or a thread, has none."""
+Logs = dict[str, tuple[int, str, str]]
+"""Each thread with the number of its events, its last hash, and its status."""
 OWNERS: tuple[Owner, ...] = tuple(product(("", "ann"), ("", "acme")))
 ASKERS: tuple[Owner, ...] = tuple(product(("", "ann", "bob"), ("", "acme", "umbrella")))
 THREAD = "heron-talk"
@@ -65,6 +68,8 @@ class Contract(Generic[H]):
     """Whether a thread serves several users, who all write to it."""
     owners: Sequence[Owner] = OWNERS
     askers: Sequence[Owner] = ASKERS
+    served: Callable[[H], AbstractAsyncContextManager[object]] = nullcontext
+    """What an asker's calls run within: a connection, where opening one costs more than a call."""
 
     async def check(self) -> None:
         """Every method has an entry; no asker but the owner gets anything; the owner is served."""
@@ -87,14 +92,18 @@ class Contract(Generic[H]):
                 if asker == owner:
                     continue
                 handle = self.make(engine, *asker)
-                for name, asked in self._calls():
-                    where = f"{name} as {asker} on a thread of {owner}"
-                    said, raised = await _outcome(asked, handle)
-                    assert raised if asked.how == "refused" else not raised, where
-                    assert SECRET not in said, where
-                    assert raised or not any(thread_id in said for thread_id in before), where
-                    after = await logs(engine)
-                    assert before == {one: log for one, log in after.items() if one in before}, where
+                async with self.served(handle):
+                    await self._check_stranger(engine, handle, before, f"{asker} on a thread of {owner}")
+
+    async def _check_stranger(self, engine: Engine, handle: H, before: Logs, who: str) -> None:
+        for name, asked in self._calls():
+            where = f"{name} as {who}"
+            said, raised = await _outcome(asked, handle)
+            assert raised if asked.how == "refused" else not raised, where
+            assert SECRET not in said, where
+            assert raised or not any(thread_id in said for thread_id in before), where
+            after = await logs(engine)
+            assert before == {one: log for one, log in after.items() if one in before}, where
 
     async def _check_owner(self, owner: Owner, name: str, asked: Asked[H]) -> None:
         async with memory_engine.open(self.place()) as engine:
@@ -114,8 +123,8 @@ async def _outcome(asked: Asked[H], handle: H) -> tuple[str, bool]:
         return str(error), False
 
 
-async def logs(engine: Engine) -> dict[str, tuple[int, str, str]]:
-    """Each thread with the number of its events, its last hash, and its status."""
+async def logs(engine: Engine) -> Logs:
+    """What every thread is like."""
     return {info.id: (info.events, info.head_hash, info.status) for info in await engine.threads()}
 
 

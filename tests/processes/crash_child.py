@@ -2,8 +2,9 @@
 
 A server that has loaded everything once forks a child for each life; the child opens the file,
 appends to several threads with compactions under way, and prints what was acknowledged. After
-1 to 24 lines of that the server kills it. One line of JSON for each life goes to standard output:
-what the child had begun, and what it had been told is durable.
+a few lines of that the server kills it, by turns at each of the stages of its work. One line of
+JSON for each life goes to standard output: what the child had begun, and what it had been told is
+durable.
 """
 
 import asyncio
@@ -36,8 +37,8 @@ from memory_engine.events import SummaryLine
 from tests.processes.lives import one_life
 
 THREADS = ("one", "two", "three")
-LIFE_LINES_MAX = 24
-"""How much a child says at most before it is killed."""
+STAGES = {"begin": 12, "compacting": 3, "durable": 12}
+"""Where children are killed, by turns: soon after a word that they say, and how often they say it at most before."""
 POLICY = CompactionPolicy(threshold=6, tokens_min=0, keep_recent=1, summary_tokens_max=60)
 
 
@@ -55,6 +56,15 @@ class Slow:
         await asyncio.sleep(0.003)
         lines = (SummaryLine(section="current_state", text=f"{len(chunks)} in short"), *context.earlier[:2])
         return CompactionResult(lines=lines)
+
+
+class Telling(Slow):
+    """Says when it begins."""
+
+    async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
+        """One line for all."""
+        say("compacting")
+        return await super().compact(chunks, context)
 
 
 def event_of(event_id: str) -> Event:
@@ -78,7 +88,7 @@ def say(word: str) -> None:
 async def live(path: str, life: int) -> None:
     """Append until killed: two senders for each thread, by one and by twos and threes."""
     policy = replace(POLICY, blocking=("whole", "commit")[life % 2])
-    async with memory_engine.open(path, config=EngineConfig(compaction=policy), compactor=Slow()) as engine:
+    async with memory_engine.open(path, config=EngineConfig(compaction=policy), compactor=Telling()) as engine:
         for name in THREADS:
             try:
                 await engine.create_thread(name)
@@ -111,7 +121,8 @@ async def send(thread: Thread, life: int, sender: int) -> None:
 
 def told(path: str, life: int, dice: random.Random) -> dict[str, list[list[str]]]:
     """What the child of one life had begun, and what it had been told is durable."""
-    words_of = [line.split() for line in one_life(lambda: live(path, life), dice, LIFE_LINES_MAX)]
+    stage = tuple(STAGES)[life % len(STAGES)]
+    words_of = [line.split() for line in one_life(lambda: live(path, life), dice, STAGES[stage], stage)]
     return {kind: [words for word, *words in words_of if word == kind] for kind in ("begin", "durable")}
 
 

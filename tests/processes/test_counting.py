@@ -6,12 +6,12 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 
 import memory_engine
-from tests.conftest import PROFILE
+from tests.depth import DEEP
 from tests.places import on_both_back_ends, place_of
 from tests.processes.counting_child import number
 
 ROOT = Path(__file__).resolve().parents[2]
-SAVES = 1_000 if PROFILE == "thorough" else 60
+SAVES = 1_000 if DEEP else 60
 
 
 def run_both(words: Sequence[str]) -> list[int]:

@@ -9,11 +9,11 @@ from pathlib import Path
 import memory_engine
 from memory_engine import Engine, UserMessage
 from memory_engine.testing import HashEmbedder
+from tests.depth import DEEP
 from tests.recall_samples import contents
 
 ROOT = Path(__file__).resolve().parents[2]
-LIVES = 6
-FILES = 1_500
+LIVES, FILES = (6, 1_500) if DEEP else (3, 500)
 LIFE_S = (0.2, 0.6)
 MOMENT_S = 0.02
 

@@ -1,25 +1,23 @@
-"""The trials of `python -m tests.soak`, in short; CI runs more of them."""
+"""The trials of `python -m tests.soak`, in short; a deep run has more of them."""
 
-import os
 import random
 from pathlib import Path
 
 from attrs import evolve
 
+from tests.depth import DEEP
 from tests.soak.kills import KillReport, kill
 from tests.soak.load import Held, grown, strain
-
-IS_CI = "CI" in os.environ
 
 
 async def test_deaths_amid_upkeep_lose_nothing(tmp_path: Path) -> None:
     """Killed amid erasing, deleting, importing, indexing and checkpoints, a file holds what was promised, and no more.
 
-    In CI more often. Deaths amid events and amid views have tests of their own, by the same code.
+    Deaths amid events and amid views have tests of their own, by the same code.
     """
     seed = random.SystemRandom().randrange(1 << 32)
     told: list[KillReport] = []
-    count = 34 if IS_CI else 4
+    count = 34 if DEEP else 6
     report = await kill(count, seed, tmp_path, told.append, ("upkeep",))
     assert [] == report.failures
     assert {"upkeep": count} == report.by_kind

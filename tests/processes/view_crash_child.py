@@ -21,8 +21,18 @@ from memory_engine.runtime.config import ConversationLimits
 from memory_engine.views.screen.view import ProactiveTool
 from tests.processes.lives import one_life
 
-LIFE_LINES_MAX = 90
-"""How much a child says at most before it is killed."""
+STAGES = {
+    "": 90,
+    "written": 3,
+    "preferences": 1,
+    "playbook": 3,
+    "exchange": 3,
+    "shared": 4,
+    "agent_md": 2,
+    "remembered": 30,
+    "screen": 30,
+}
+"""Where children are killed, by turns: soon after a word that they say (or any), and how often they say it before."""
 CONFIG = EngineConfig(
     conversation=ConversationLimits(exchanges=3, exchanges_kept=1, summary_bytes_max=600, summary_bytes_target=400),
     scratchpad_snippets_max=8,
@@ -122,7 +132,8 @@ async def again(work: Work, engine: Engine, life: int) -> None:
 
 def told(path: str, life: int, dice: random.Random) -> list[list[str]]:
     """What the child of one life said: a word for what it did, and what that was about."""
-    return [line.split(" ", 1) for line in one_life(lambda: live(path, life), dice, LIFE_LINES_MAX)]
+    stage = tuple(STAGES)[life % len(STAGES)]
+    return [line.split(" ", 1) for line in one_life(lambda: live(path, life), dice, STAGES[stage], stage)]
 
 
 def main(path: str, seed: str, lives: str) -> None:

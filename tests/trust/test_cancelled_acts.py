@@ -16,9 +16,12 @@ from memory_engine.administration import proof
 from memory_engine.storage.sqlite.wiping import Watch, emptied
 from tests.cancelling import Call, assert_nobody_writes, by_task, moments
 from tests.conversations import NEVER, opened
+from tests.depth import DEEP
 from tests.scripted_compactors import Yielding
 
 SOON_S = 2.0
+PROVED_EVERY = 1 if DEEP else 4
+"""After so many cancelled acts another is done whole and proved; each next one shows that the last left nothing."""
 SECRET = "the safe opens with 4471-Ostrava"
 
 
@@ -71,9 +74,10 @@ async def test_a_cancelled_act_breaks_nothing(tmp_path: Path, act: Callable[[Eng
             await engine.flush()
             with closing(sqlite3.connect(path, timeout=1)) as connection:
                 assert emptied(connection), moment
-            report = await other.erase([receipt.event_id])
-            assert report.proof is not None
-            assert report.proof.ok, moment
+            if n % PROVED_EVERY == 0:
+                report = await other.erase([receipt.event_id])
+                assert report.proof is not None
+                assert report.proof.ok, moment
         assert [] == [report for report in await engine.verify() if not report.ok]
         assert [] == await asyncio.to_thread(lambda: [*tmp_path.glob("*.part"), *tmp_path.glob(".*.part")])
     gc.collect()  # a file or a process that nobody closed would complain here, and a warning is an error

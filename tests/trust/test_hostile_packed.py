@@ -16,7 +16,7 @@ from memory_engine.views.checkpoints.pieces import Packed, PiecePlace, to_bytes,
 from memory_engine.views.checkpoints.view import Checkpoints
 from tests.trust.hostile_files import packed_bomb
 
-BOMB = packed_bomb(200)
+BOMB = packed_bomb(70)
 DAMAGED = "~" + to_text(b"ab" * 400)[9:]
 PICKLE = b"cbuiltins\nexec\n(Vraise SystemExit\ntR."
 SAID = "Please water the ferns in the hall on Tuesday and on Friday."

@@ -1,4 +1,4 @@
-"""Engines in a simulated loop, time and disk: a minute of `python -m tests.simulator`, see docs/guarantees."""
+"""Engines in a simulated loop, time and disk: some seconds of `python -m tests.simulator`, see docs/guarantees."""
 
 import datetime
 import json
@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.depth import DEEP
 from tests.soak.__main__ import main as soak
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 50 if "CI" in os.environ else 5
+SECONDS = 50 if DEEP else 5
 FIXED = (26, 48, 90, 94, 114, 155)
 """Seeds that have found something."""
 
@@ -54,7 +55,7 @@ def test_new_seeds_find_nothing() -> None:
     assert report["seeds"] > 0
 
 
-@pytest.mark.parametrize("seed", FIXED if "CI" in os.environ else FIXED[:2])
+@pytest.mark.parametrize("seed", FIXED if DEEP else FIXED[:2])
 def test_seeds_that_found_something_find_it_no_more(seed: int) -> None:
     """What each has found has a test of its own; its program may find what comes next."""
     assert [] == simulated("--seed", str(seed))["findings"]

@@ -1,9 +1,11 @@
 """A server shows nothing of another user or tenant, whatever tool or resource a client asks for."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
+from attrs import define
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
@@ -16,20 +18,35 @@ from tests.integrations.scoped import SECRET, THREAD, Asked, Contract, Table, lo
 QUERY = "Where is the spare key of the observatory?"
 
 
-class Server(NamedTuple):
-    """What is served, and over which engine; each call has a client of its own."""
+@define
+class Server:
+    """What is served, and over which engine; outside of `connected` each call has a client of its own."""
 
     engine: Engine
     served: Served
+    client: Client | None = None
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[Client]:
+        """One client, for all calls within the outermost block."""
+        if self.client is not None:
+            yield self.client
+            return
+        async with Client(await create_server(self.engine, self.served), cache=None) as client:
+            self.client = client
+            try:
+                yield client
+            finally:
+                self.client = None
 
     async def tool(self, name: str, arguments: Mapping[str, object]) -> object:
         """What a tool answers."""
-        async with Client(await create_server(self.engine, self.served)) as client:
+        async with self.connected() as client:
             return await client.call_tool(name, dict(arguments))
 
     async def resource(self, name: str) -> object:
         """What a resource holds; `None` if it is not there."""
-        async with Client(await create_server(self.engine, self.served)) as client:
+        async with self.connected() as client:
             try:
                 return await client.read_resource(f"memory://{name}")
             except MCPError:  # the protocol's word for a resource that is not there
@@ -37,7 +54,7 @@ class Server(NamedTuple):
 
     async def listed(self) -> object:
         """The list of resources."""
-        async with Client(await create_server(self.engine, self.served)) as client:
+        async with self.connected() as client:
             return await client.list_resources()
 
     async def seed(self) -> None:
@@ -127,6 +144,7 @@ async def test_every_tool_and_resource_stays_with_its_user(*, read_only: bool) -
         seed=Server.seed,
         table=table,
         shared=lambda thread_id: thread_id.startswith("agent:"),
+        served=Server.connected,
     ).check()
 
 

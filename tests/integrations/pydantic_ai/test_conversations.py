@@ -39,6 +39,7 @@ from pydantic_ai.models.test import TestModel
 import memory_engine
 from memory_engine.errors import ContextBudgetError
 from memory_engine.integrations.pydantic_ai import MemoryEngineConversationStore, MemoryEngineHistory
+from tests.depth import DEEP
 from tests.integrations.examples import printed
 
 ANSWERED: list[ModelMessage] = [
@@ -140,7 +141,7 @@ async def test_messages_are_a_threads_events() -> None:
 async def test_it_does_what_the_reference_does() -> None:
     """Of random saves, loads, branches, forks and deletions, the in-memory store of Pydantic AI says the same."""
     async with memory_engine.open(":memory:") as engine:
-        for seed in range(5):
+        for seed in range(5 if DEEP else 2):
             await _compare(
                 random.Random(seed), MemoryEngineConversationStore(engine), InMemoryConversationStore(), seed
             )
