@@ -10,11 +10,12 @@ from memory_engine.cli.commands import Command, WrongArgument, existing, positiv
 from memory_engine.cli.options import did_you_mean
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.excerpts import columns, of_event, one_line, padded
-from memory_engine.core.records import RecordedEvent
+from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import ThreadNotFound
 from memory_engine.replay.data import event_as_data
 from memory_engine.runtime.following import Lookout
+from memory_engine.store.protocol import ThreadFilter
 
 WIDE = 100
 """Columns from which a log shows dates too."""
@@ -22,6 +23,8 @@ NEW_FEW = 64
 """How many of a correlation's latest events are read to find new ones, before all are."""
 PIECE_FIRST = 64
 """Events that are read of a thread's end at first, where its latest are asked for."""
+INDEXED_MAX = 512
+"""With fewer events than this of a correlation id, those of a thread are read by their seqs alone."""
 THREAD_COLUMNS = 24
 UNCUT = 4096
 
@@ -85,8 +88,9 @@ async def _check_type(engine: Engine, asked: argparse.Namespace) -> None:
 
 async def _of_thread(engine: Engine, asked: argparse.Namespace, terminal: Terminal) -> AsyncIterator[RecordedEvent]:
     """A thread's events that match; with `--follow` also later ones, until the thread is deleted."""
-    events = _Events(engine, asked.thread, _event_filter(asked), frozenset({asked.type}) if asked.type else None)
+    types = frozenset({asked.type}) if asked.type else None
     head = (await kernel_of(engine).store.head(asked.thread)).seq
+    events = _Events(engine, asked.thread, _event_filter(asked), types, await _few_correlated(engine, asked))
     async for recorded in events.chosen(asked.after, asked.limit, head):
         yield recorded
     if not asked.follow:
@@ -97,6 +101,22 @@ async def _of_thread(engine: Engine, asked: argparse.Namespace, terminal: Termin
                 yield recorded
     except ThreadNotFound:
         terminal.warn("the thread was deleted")
+
+
+async def _few_correlated(engine: Engine, asked: argparse.Namespace) -> frozenset[int] | None:
+    """The seqs of the thread's events with the correlation id, by the store's index; `None`: look through the log.
+
+    Many are found as fast by looking, and events that a fork shares are found in the thread that recorded them.
+    """
+    if asked.correlation is None:
+        return None
+    for record, _ in await kernel_of(engine).store.threads(ThreadFilter(id=asked.thread)):
+        found = await kernel_of(engine).store.correlated(
+            asked.correlation, limit=INDEXED_MAX, tenant_id=record.tenant_id
+        )
+        if record.forked_from is None and len(found) < INDEXED_MAX:
+            return frozenset(stored.seq for thread_id, stored in found if thread_id == record.id)
+    return None
 
 
 async def _of_all_threads(engine: Engine, asked: argparse.Namespace, _: Terminal) -> AsyncIterator[RecordedEvent]:
@@ -133,8 +153,8 @@ async def _newly_correlated(
     return [one for one in found if (one.thread_id, one.seq) not in seen]
 
 
-def _event_filter(asked: argparse.Namespace) -> Callable[[RecordedEvent], bool]:
-    def is_wanted(recorded: RecordedEvent) -> bool:
+def _event_filter(asked: argparse.Namespace) -> Callable[[StoredEvent | RecordedEvent], bool]:
+    def is_wanted(recorded: StoredEvent | RecordedEvent) -> bool:
         return (
             asked.type in (None, recorded.type)
             and asked.correlation in (None, recorded.correlation_id)
@@ -150,16 +170,27 @@ class _Events:
 
     engine: Engine
     thread_id: str
-    is_wanted: Callable[[RecordedEvent], bool]
+    is_wanted: Callable[[StoredEvent | RecordedEvent], bool]
     types: frozenset[str] | None
+    seqs: frozenset[int] | None
+    """The only ones that may match, where they are known."""
 
     async def between(self, after: int, upto: int) -> AsyncIterator[RecordedEvent]:
-        """Those with `after` < seq <= `upto`, in order."""
+        """Those with `after` < seq <= `upto`, in order. Rows that do not match are not decoded."""
         reader = kernel_of(self.engine).reader
-        async for stored in reader.walk(self.thread_id, after=after, upto=upto, types=self.types):
-            recorded = reader.decode(self.thread_id, stored)
-            if self.is_wanted(recorded):
-                yield recorded
+        async for stored in self._rows(after, upto):
+            if self.is_wanted(stored):
+                yield reader.decode(self.thread_id, stored)
+
+    async def _rows(self, after: int, upto: int) -> AsyncIterator[StoredEvent]:
+        reader = kernel_of(self.engine).reader
+        if self.seqs is None:
+            async for stored in reader.walk(self.thread_id, after=after, upto=upto, types=self.types):
+                yield stored
+        else:
+            found = await reader.rows_at(self.thread_id, {seq for seq in self.seqs if after < seq <= upto})
+            for seq in sorted(found):
+                yield found[seq]
 
     async def chosen(self, after: int | None, limit: int | None, head: int) -> AsyncIterator[RecordedEvent]:
         """Those after a seq, at most the first `limit`; without a seq, the latest."""
@@ -177,7 +208,7 @@ class _Events:
     async def _latest(self, limit: int, head: int) -> Sequence[RecordedEvent]:
         """The latest ones, in order: read from the end, in pieces that grow while too few match."""
         found: list[RecordedEvent] = []
-        upto, size = head, max(limit, PIECE_FIRST)
+        upto, size = head, max(limit, PIECE_FIRST) if self.seqs is None else head
         while upto and len(found) < limit:
             after = max(0, upto - size)
             found = [recorded async for recorded in self.between(after, upto)] + found

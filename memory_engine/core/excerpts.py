@@ -6,6 +6,7 @@ And lines of styled text: what the command line prints in colour, `print()` show
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 
 import msgspec
@@ -19,6 +20,8 @@ from memory_engine.core.lazy import regex
 _TURNS = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"
 _HOSTILE = regex(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_TURNS}\ud800-\udfff]")
 """Characters that could move the cursor, colour the screen or reverse text: all controls but tab and newline."""
+CHARACTERS_KEPT = 4_096
+"""Characters beyond ASCII whose widths are kept: finding one out takes as long as printing a word."""
 FOCUS_CHARS_MAX = 40
 """Columns that the focus of a compaction may take."""
 _IN_JSON = regex(f"[\x7f-\x9f{_TURNS}]")
@@ -51,6 +54,7 @@ def columns(text: str) -> int:
     return sum(_columns_of(character) for character in text)
 
 
+@lru_cache(maxsize=CHARACTERS_KEPT)
 def _columns_of(character: str) -> int:
     if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
@@ -59,13 +63,15 @@ def _columns_of(character: str) -> int:
 
 def shortened(text: str, width: int) -> str:
     """The text, cut to `width` columns with an ellipsis at the end if it is longer."""
-    if columns(text) <= width:
-        return text
-    taken = 0
+    if text.isascii():
+        return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+    taken, cut = 0, None
     for at, character in enumerate(text):
         taken += _columns_of(character)
-        if taken > width - 1:
-            return text[:at] + "…"
+        if cut is None and taken > width - 1:
+            cut = at
+        if taken > width:
+            return text[:cut] + "…"
     return text
 
 

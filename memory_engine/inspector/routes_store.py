@@ -48,6 +48,11 @@ class _ThreadFilter:
     text: str
     exactly: dict[str, str]
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether nothing is asked of a thread."""
+        return not self.text and not any(self.exactly.values())
+
     def takes(self, record: ThreadRecord, head: Head) -> bool:
         values = {
             "kind": record.kind,
@@ -66,7 +71,7 @@ class _ThreadFilter:
 
 
 def _threads_page(found: ThreadsFound, wanted: _ThreadFilter, offset: int, limit: int) -> dict[str, object]:
-    matching = [one for one in found if wanted.takes(one[0], one[1])]
+    matching = found if wanted.takes_all else [one for one in found if wanted.takes(one[0], one[1])]
     return {
         "total": len(matching),
         "threads": [_thread_row(*one) for one in matching[offset : offset + limit]],

@@ -291,6 +291,7 @@ def listed(raw: sqlite3.Connection, where: ThreadFilter) -> list[tuple[ThreadRec
         conditions.append("instr(',' || substr(t.metadata, 2), ?) > 0")
         values.append(pair)
     keys = (_UPDATED, "t.tid") if where.order == "updated" else ("t.tid",)
+    order = ("1", "t.tid") if where.order == "updated" else keys  # the first column, which is worked out once
     descending = " DESC" if where.is_newest_first else ""
     if where.after:
         place = _place_of(raw, where.after, keys)
@@ -301,7 +302,7 @@ def listed(raw: sqlite3.Connection, where: ThreadFilter) -> list[tuple[ThreadRec
     rows = rows_of(
         raw,
         f"SELECT {_UPDATED}, {HEAD_COLUMNS}, {THREAD_COLUMNS} FROM threads t LEFT JOIN heads h ON h.tid = t.tid "
-        f"WHERE {' AND '.join(conditions)} ORDER BY {', '.join(key + descending for key in keys)} LIMIT ?",
+        f"WHERE {' AND '.join(conditions)} ORDER BY {', '.join(key + descending for key in order)} LIMIT ?",
         (*values, -1 if where.limit is None else where.limit),
     )
     found = [

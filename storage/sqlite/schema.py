@@ -237,8 +237,11 @@ HEAD_COLUMNS = (
 HEAD_WIDTH = 9
 THREAD_COLUMNS = (
     "t.tid, t.id, t.kind, t.user_id, t.tenant_id, t.agent_id, t.parent_id, CAST(t.metadata AS BLOB), "
-    "CAST(t.policy AS BLOB), t.created_at_us, (SELECT p.id FROM threads p WHERE p.tid = t.forked_tid), t.forked_seq, "
-    "t.forked_seq > 0 AND EXISTS (SELECT 1 FROM events e WHERE e.pos = t.tid << 32 | 1)"
+    "CAST(t.policy AS BLOB), t.created_at_us, "
+    # a subquery would be run for every thread, and few are forks
+    "CASE WHEN t.forked_tid IS NOT NULL THEN (SELECT p.id FROM threads p WHERE p.tid = t.forked_tid) END, "
+    "t.forked_seq, "
+    "CASE WHEN t.forked_seq > 0 THEN EXISTS (SELECT 1 FROM events e WHERE e.pos = t.tid << 32 | 1) END"
 )
 LOST = "its row is gone"
 _UUID = regex(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -391,6 +394,19 @@ def thread_from_row(row: tuple) -> ThreadRecord:  # type: ignore[type-arg]
     """A row of `THREAD_COLUMNS`. A fact that cannot be read is named in `unreadable`, and never takes others along."""
     (_, thread_id, kind, user, tenant, agent, parent, stored, policy, created, forked_id, forked_seq, has_first) = row
     metadata, why_metadata = readable_metadata(stored)
+    texts = (thread_id, kind, user, tenant, agent, parent)
+    is_plain = policy is forked_id is None and not (why_metadata or has_first)
+    if is_plain and type(created) is int and {*map(type, texts)} == {str}:
+        return ThreadRecord(
+            id=thread_id,
+            kind=kind,
+            user_id=user,
+            tenant_id=tenant,
+            agent_id=agent,
+            parent_id=parent,
+            metadata=metadata,
+            created_at_us=created,
+        )
     kept, why_policy = readable_policy(policy) if policy is not None else (None, "")
     why_fork = ""
     if has_first:  # a fork's log begins after the past that it shares

@@ -1,13 +1,25 @@
-"""How much of a log the command `log` reads."""
+"""How much of a log the commands `log` and `stats --chart` read."""
 
 import json
 import sqlite3
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from memory_engine import LlmTextResponse, UserMessage, sync
+import memory_engine
+from memory_engine import CompactionPolicy, EngineConfig, LlmTextResponse, UserMessage, sync
+from memory_engine.administration.days import events_by_day
+from memory_engine.core.clock import to_us
+from memory_engine.engine import kernel_of
+from memory_engine.testing import ManualClock
 from tests.command_line import Run
+from tests.reading_steps import counting_steps
+
+NEVER = EngineConfig(compaction=CompactionPolicy(enabled=False))
+LENGTHS = (500, 5_000)
 
 
 def _many(path: str) -> None:
@@ -49,3 +61,85 @@ def test_a_limit_finds_the_few_that_match_however_far_back(run: Run, tmp_path: P
         marked.append(thread.dispatch(UserMessage(content="b"), correlation_id="run").seq)
     out = run("log", "t", "--correlation", "run", "--limit", "9", "--json", "--db", path)[1]
     assert marked == [json.loads(line)["seq"] for line in out.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
+    """Databases with a short thread and a long one, over sixty days; two events of each bear a correlation id."""
+    paths = {}
+    for length in LENGTHS:
+        paths[length] = path = str(tmp_path_factory.mktemp("grown") / "m.db")
+        clock = ManualClock(to_us(datetime.now(UTC) - timedelta(days=60)))
+        with sync.open(path, config=NEVER, clock=clock) as engine:
+            thread = engine.create_thread("t")
+            for n in range(60):
+                thread.dispatch_all([UserMessage(content=f"m{n}") for _ in range(length // 60)])
+                if n in (3, 40):
+                    thread.dispatch(UserMessage(content="marked"), correlation_id="run")
+                clock.advance(86_000)
+    return paths
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("log", "t", "--limit", "5"),
+        ("log", "t", "--limit", "5", "--json"),
+        ("log", "t", "--after", "20", "--limit", "5"),
+        ("log", "t", "--type", "user_message", "--limit", "5"),
+        ("log", "t", "--correlation", "run"),
+        ("log", "t", "--correlation", "run", "--limit", "1"),
+        ("threads", "--limit", "5"),
+    ],
+    ids=" ".join,
+)
+def test_a_look_at_a_few_events_reads_no_more_of_a_long_log(
+    run: Run, grown: dict[int, str], words: tuple[str, ...]
+) -> None:
+    """By the rows that SQLite looks at, not by the clock."""
+    taken = []
+    for path in grown.values():
+        with counting_steps() as steps:
+            assert 0 == run(*words, "--db", path)[0]
+        taken.append(steps.taken)
+    assert 0 < taken[0]
+    assert taken[1] <= taken[0] * 1.2
+
+
+def test_a_chart_reads_few_events_of_a_long_log(run: Run, grown: dict[int, str]) -> None:
+    """Those next to its midnights: ten times the events take one more look at each."""
+    taken = []
+    for path in grown.values():
+        with counting_steps() as steps:
+            run("stats", "--json", "--db", path)
+        without = steps.taken
+        with counting_steps() as steps:
+            code, out, _ = run("stats", "--chart", "40", "--json", "--db", path)
+        assert (0, 40) == (code, len(json.loads(out)["days"]))
+        taken.append(steps.taken - without)
+    assert taken[1] <= taken[0] * 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_chart_counts_as_one_who_reads_all(seed: int) -> None:
+    """Threads of a day and of many, with days between that have none, forks, and moments next to midnight."""
+    chance, clock = Random(seed), ManualClock(to_us(datetime(2026, 3, 1, tzinfo=UTC)))
+    async with memory_engine.open(":memory:", config=NEVER, clock=clock) as engine:
+        expected: Counter[date] = Counter()
+        threads = [await engine.create_thread() for _ in range(3)]
+        for n in range(chance.randint(40, 150)):
+            clock.us += chance.choice((0, 1, 1_000_000, 3_600_000_000, 86_400_000_000, 400_000_000_000))
+            if not chance.randrange(9):
+                clock.us += -clock.us % 86_400_000_000 - chance.randrange(2)
+            if not chance.randrange(30):
+                threads.append(await chance.choice(threads).fork())
+                clock.us += 1
+            await chance.choice(threads).dispatch(UserMessage(content=str(n)))
+            expected[datetime.fromtimestamp(clock.us / 1e6, UTC).date()] += 1
+        infos = await engine.threads()
+        for days in (1, 5, 3_000):
+            found = await events_by_day(kernel_of(engine), infos, days)
+            first = max(found) - timedelta(days=days - 1)
+            assert {day: count for day, count in expected.items() if day >= first} == {
+                day: count for day, count in found.items() if count
+            }
