@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from memory_engine.formats.detection import Format
     from memory_engine.recall.hits import Found
     from memory_engine.recall.index import IndexProgress
+    from memory_engine.replay import rewind as rewinding
     from memory_engine.runtime import life
     from memory_engine.runtime import messages as provider_messages
     from memory_engine.runtime import recording as recordings
@@ -56,6 +57,7 @@ else:
     promotion = lazy_module("memory_engine.views.promotion.view")
     reports = lazy_module("memory_engine.views.report")
     scratchpad = lazy_module("memory_engine.views.scratchpad.view")
+    rewinding = lazy_module("memory_engine.replay.rewind")
     screen = lazy_module("memory_engine.views.screen.view")
     tool_cache = lazy_module("memory_engine.views.tool_cache.view")
     listing, undo = lazy_modules("memory_engine.compaction", "listing undo")
@@ -347,6 +349,24 @@ class Thread(Grouped):
         return await undo.redo_compaction(self, compaction, compactor=compactor)
 
     # life
+    async def rewind(
+        self, moment: MomentLike | None = None, *, redo: bool = False, dry_run: bool = False, reason: str = ""
+    ) -> "rewinding.RewindReport":
+        """Go back to a moment and continue from there: what came after it is taken back, by one recorded event.
+
+        It leaves the context, search, brief and every view, and so do the facts that other threads have from it. The
+        log keeps it, and `at` still shows it. What was forgotten stays forgotten; metadata and policy stay as they
+        are. `redo` brings back what the latest rewind in force took back, and takes back what came since; so does a
+        rewind to the moment before that. `dry_run` only reports what would change. Waits for a running compaction.
+
+        Raises `CannotRewind` if nothing would change, `SeqNotInLog`, `EventNotFound`, `EventTooLarge` if the chunks
+        that come back exceed the maximum size of an event, and what `dispatch` raises. An error from a thread that
+        facts went to is raised at the end, when all is recorded here.
+        """
+        self.check_present("a rewind")
+        await imported(rewinding)
+        return await rewinding.rewind(self, moment, redo=redo, dry_run=dry_run, reason=reason)
+
     async def fork(
         self, at: int | None = None, *, thread_id: str = "", metadata: Mapping[str, str] | None = None
     ) -> "Thread":
