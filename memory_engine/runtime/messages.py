@@ -428,7 +428,7 @@ async def _recent_content(thread: ThreadHandle, count: int) -> list[_Said]:
         page = [
             _repeated_content(recorded.event)
             async for recorded in thread.events(after=after, upto=upto)
-            if shown.has(recorded.seq)
+            if shown.shows(recorded)
         ]
         held = [one for one in page if one is not None] + held
         upto = after

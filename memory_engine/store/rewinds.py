@@ -1,23 +1,42 @@
 """Reads the rewinds of logs, for those who derive something from one."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Collection, Sequence
+from typing import Protocol
 
 from memory_engine.core.chain import decode_event
 from memory_engine.core.events.compaction import ThreadRewound
 from memory_engine.core.events.delivery import FactsRewound
+from memory_engine.core.events.registry import EventRegistry
+from memory_engine.core.records import RecordedEvent
 from memory_engine.core.rewinding import ALL_SHOWN, REWINDING, Rewind, Rewinds, Shown
 from memory_engine.core.threads import Head
-from memory_engine.store.snapshots import rewound_at
-
-if TYPE_CHECKING:
-    from memory_engine.store.reader import LogReader
+from memory_engine.store.snapshots import Snapshots, rewound_at
+from memory_engine.store.walk import LogWalk
 
 THREADS_MAX = 512
 """Threads whose rewinds are held in memory."""
 
 
-async def rewinds_of(reader: "LogReader", thread_id: str, head: Head | None = None) -> Rewinds:
+class ReadsLogs(Protocol):
+    """What is needed of a `LogReader`."""
+
+    snapshots: Snapshots
+    registry: EventRegistry
+
+    async def head(self, thread_id: str) -> Head:
+        """A thread's position."""
+        ...
+
+    def walk(self, thread_id: str, *, after: int = 0, upto: int, types: Collection[str] | None = None) -> LogWalk:
+        """A walk of rows."""
+        ...
+
+    def events(self, thread_id: str, *, after: int, upto: int) -> AsyncIterator[RecordedEvent]:
+        """Decoded events, in order."""
+        ...
+
+
+async def rewinds_of(reader: ReadsLogs, thread_id: str, head: Head | None = None) -> Rewinds:
     """The rewinds of a thread. Reads the log only if there are some that were not read yet."""
     mark = rewound_at(head if head is not None else await reader.head(thread_id))
     kept = reader.snapshots.rewinds
@@ -30,13 +49,21 @@ async def rewinds_of(reader: "LogReader", thread_id: str, head: Head | None = No
     return found[1]
 
 
-async def shown_at(reader: "LogReader", thread_id: str, seq: int, head: Head | None = None) -> Shown:
+async def shown_at(reader: ReadsLogs, thread_id: str, seq: int, head: Head | None = None) -> Shown:
     """The events that are shown after the one at a seq. `head` saves reading it."""
     head = head if head is not None else await reader.head(thread_id)
     return (await rewinds_of(reader, thread_id, head)).at(seq) if rewound_at(head) else ALL_SHOWN
 
 
-async def read_rewinds(reader: "LogReader", thread_id: str, upto: int) -> Rewinds:
+async def shown_events(reader: ReadsLogs, thread_id: str, *, after: int = 0, upto: int) -> AsyncIterator[RecordedEvent]:
+    """The events with `after` < seq <= `upto` that are shown after the one at `upto`, in order."""
+    shown = await shown_at(reader, thread_id, upto)
+    async for event in reader.events(thread_id, after=after, upto=upto):
+        if shown.shows(event):
+            yield event
+
+
+async def read_rewinds(reader: ReadsLogs, thread_id: str, upto: int) -> Rewinds:
     """The rewinds of a thread up to a seq, read from the log."""
     rows = [
         (stored.seq, decode_event(thread_id, stored, reader.registry))

@@ -228,10 +228,7 @@ async def _covered_in_log(
     chunks: list[Chunk] = []
     last = await thread.last_seq()
     began = await thread.kernel.reader.cleared_at(thread.id, last)
-    said = await rewinds.shown_at(thread.kernel.reader, thread.id, last)
-    async for event in thread.events(after=began, upto=last):
-        if not said.shows(event):
-            continue
+    async for event in rewinds.shown_events(thread.kernel.reader, thread.id, after=began, upto=last):
         chunks += event.chunks if event.seq <= summary.upto else ()
         if isinstance(event.event, CONVERSATION.events) and not isinstance(event.event, SummaryRolled):
             CONVERSATION.apply(rows, event)

@@ -16,6 +16,7 @@ from memory_engine.recall.hits import Hit
 from memory_engine.recall.search import LIMIT_MAX, Asked, Part
 from memory_engine.recall.service import Recall, checked_query
 from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.store import rewinds
 from memory_engine.store.passages import PLACES_BITS
 from memory_engine.views.items.events import WHOLE, ItemName, ItemPut, ItemsDeleted, ItemsUsed, ItemUse
 from memory_engine.views.items.fold import (
@@ -243,7 +244,8 @@ class Items:
         if not await self._thread.exists():
             return found
         forgotten = await self._forgotten()
-        async for event in self._thread.events():
+        last = await self._thread.last_seq()
+        async for event in rewinds.shown_events(self._thread.kernel.reader, self._thread.id, upto=last):
             put = event.event
             if isinstance(put, ItemPut) and (put.namespace, put.key) == (tuple(namespace), key):
                 if event.seq in forgotten:
