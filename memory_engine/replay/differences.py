@@ -321,8 +321,7 @@ class PassageFold:
             at, ended = place >> PLACES_BITS, row.ended
             if _within(ended, hiding.gaps) or (ended in hiding.acts and _within(at, hiding.returned)):
                 ended = 0
-            if not ended and _within(at, hiding.gaps):
-                ended = seq
+            ended = seq if not ended and _within(at, hiding.gaps) else ended
             if ended != row.ended:
                 self.rows[place] = msgspec.structs.replace(row, ended=ended)
         for step in repeated(self._ending, hiding):
@@ -338,13 +337,9 @@ class PassageFold:
 
     def fold(self, steps: Sequence[PassageStep], rewinds: Rewinds, upto: int) -> None:
         """Apply the steps of events in order, and the rewinds between them, up to a seq."""
-        acts = list(rewinds.seqs(upto))
-        for step in steps:
-            while acts and acts[0] < step.seq:
-                self.rewind(acts[0], hiding_at(rewinds, acts.pop(0)))
-            self.apply(step)
-        for act in acts:
-            self.rewind(act, hiding_at(rewinds, act))
+        acts = ((seq, None) for seq in rewinds.seqs(upto))
+        for seq, step in sorted([*((step.seq, step) for step in steps), *acts], key=lambda one: one[0]):
+            self.rewind(seq, hiding_at(rewinds, seq)) if step is None else self.apply(step)
 
     def _add(self, row: PassageRow) -> None:
         self.rows[row.place] = row

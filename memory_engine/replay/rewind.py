@@ -134,9 +134,10 @@ class _Planned:
         after = known.then(Rewind(now.seq + 1, to))
         [(record, _)] = await kernel.store.threads(ThreadFilter(id=thread_id))
         planned = cls(kernel, record, now, to, difference(before, after, now.seq), difference(after, before, now.seq))
-        if not await planned.is_any():
+        planned = await planned.with_chunks()
+        if not (planned.removed or planned.restored or await planned.is_any()):
             raise CannotRewind(thread_id, to, "the thread shows the same events already")
-        return await planned.with_chunks()
+        return planned
 
     async def with_chunks(self) -> "_Planned":
         """The same with the chunks that go and come: the state of the moment, without what was forgotten since."""
