@@ -54,6 +54,7 @@ from memory_engine.replay.export.importer import ImportReport
 from memory_engine.replay.export.redaction import Redaction
 from memory_engine.replay.ledger import CacheLedger
 from memory_engine.replay.rereduce import RereduceReport
+from memory_engine.replay.rewind import RewindReport
 from memory_engine.replay.verify import VerifyProgress
 from memory_engine.replay.what_if import Change, WhatIfReport
 from memory_engine.replay.why import Why
@@ -417,6 +418,10 @@ class Thread:
         """A report for people: memory, cached results, and the agent's messages. `at`: as of an earlier seq."""
     def resume(self, reason: str = "") -> Receipt:
         """Continue after `pause`: take the events that waited, in order."""
+    def rewind(
+        self, moment: MomentLike | None = None, *, redo: bool = False, dry_run: bool = False, reason: str = ""
+    ) -> RewindReport:
+        """Go back to a moment and continue from there: what came after it is taken back, by one recorded event."""
     def row(self, projection: Projection[V], key: str) -> V | None:
         """One row of a projection, straight from the store; no other row is read."""
     def rows_between(
