@@ -33,10 +33,12 @@ if TYPE_CHECKING:
         MendedEvent,
         Replacement,
         RestoredChunk,
+        RewindReach,
         ThreadRereduced,
+        ThreadRewound,
     )
     from memory_engine.core.events.context import ContextAsked, ContextRecalled, RecalledPassage
-    from memory_engine.core.events.delivery import Delivery, Destination, FactsDelivered
+    from memory_engine.core.events.delivery import Delivery, Destination, FactsDelivered, FactsRewound
     from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
     from memory_engine.core.events.memory import (
         EnvironmentChange,
@@ -171,10 +173,11 @@ _HOMES = {
     ),
     ".core.events.compaction": (
         "CompactionAbandoned CompactionCompleted CompactionFailed CompactionStarted CompactionUndone "
-        "CompactorStoodIn EventSkipped MendedEvent Replacement RestoredChunk ThreadRereduced"
+        "CompactorStoodIn EventSkipped MendedEvent Replacement RestoredChunk RewindReach ThreadRereduced "
+        "ThreadRewound"
     ),
     ".core.events.context": "ContextAsked ContextRecalled RecalledPassage",
-    ".core.events.delivery": "Delivery Destination FactsDelivered",
+    ".core.events.delivery": "Delivery Destination FactsDelivered FactsRewound",
     ".core.events.exchanges": "CycleStarted ExchangeFinished SummaryRolled",
     ".core.events.memory": (
         "EnvironmentChange ErasedRow EventsErased ExecutionPause ExecutionResume ExecutionRetry "
@@ -294,7 +297,7 @@ __all__ = [
     "Delivery", "Destination", "Digest", "DocumentAdded", "DocumentPassage", "DocumentRemoved", "DocumentSplice",
     "EnvironmentChange", "ErasedRow", "Event", "EventRegistry", "EventSkipped",
     "EventsErased", "ExchangeFinished", "ExecutionPause",
-    "ExecutionResume", "ExecutionRetry", "ExternalInject", "ExternalTimer", "FactId", "FactsDelivered",
+    "ExecutionResume", "ExecutionRetry", "ExternalInject", "ExternalTimer", "FactId", "FactsDelivered", "FactsRewound",
     "FeedbackGiven", "FilePart", "FindingNoted", "FlowCompleted", "Id", "ImagePart", "InitialChunk",
     "ItemPut", "ItemsDeleted",
     "ItemsUsed", "JsonText",
@@ -308,13 +311,14 @@ __all__ = [
     "PatternRevoked", "PatternWithdrawn", "PatternsJoined", "PatternsLeft", "PlaybookCall", "PlaybookPromoted",
     "PlaybookRemoved", "PlaybookSaved", "PreferenceRemoved", "PreferenceUpdated", "ProactiveResult",
     "PromotionDecided", "PromotionScore", "Reach", "RecalledPassage", "Replacement", "ReportSaved", "RestoredChunk",
-    "ResultsOffloaded", "RuleReference", "ScratchpadRemoved", "ScratchpadWritten", "ScreenInjected", "SeenSeq",
-    "Seq", "SeqBack", "SeqBound", "SeqText", "SessionBegun", "SessionEnded", "SessionEntryKept",
+    "ResultsOffloaded", "RewindReach", "RuleReference", "ScratchpadRemoved", "ScratchpadWritten", "ScreenInjected",
+    "SeenSeq", "Seq", "SeqBack", "SeqBound", "SeqText", "SessionBegun", "SessionEnded", "SessionEntryKept",
     "SessionItemAdded", "SessionItemRemoved", "SessionStarted", "SharedStateSet", "SkillError", "SkillResult",
     "SourceCallId", "SourceChunkId", "SourceEventId", "SourceSeq", "SourceSeqBack", "StatusWord", "SubagentError",
     "SubagentResult", "SummaryLine", "SummaryRolled", "SystemFailure", "TakenOut", "TaskAbandoned",
     "TaskCompleted",
-    "TaskStarted", "TaskTerminated", "TextPart", "ThreadCleared", "ThreadRereduced", "ThreadSeeded", "ThreadUpdated",
+    "TaskStarted", "TaskTerminated", "TextPart", "ThreadCleared", "ThreadRereduced", "ThreadRewound", "ThreadSeeded",
+    "ThreadUpdated",
     "TodoCompleted", "TodoDeleted", "TodoExpanded",
     "TodoItem", "TodoSet", "TodoUpdated", "ToolCacheDropped", "ToolCacheHit", "ToolCall", "ToolError", "ToolResult",
     "ToolResultCached", "UnknownEvent", "Upcaster", "Usage", "UserMessage", "builtin_events", "builtin_registry",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from memory_engine.context.context import Context
     from memory_engine.formats.detection import Format
     from memory_engine.recall.hits import Found
+    from memory_engine.replay import rewind as rewinding
     from memory_engine.runtime import life
     from memory_engine.runtime import messages as provider_messages
     from memory_engine.runtime import recording as recordings
@@ -50,6 +51,7 @@ else:
     memory_files = lazy_module("memory_engine.views.memory_files.view")
     promotion = lazy_module("memory_engine.views.promotion.view")
     scratchpad = lazy_module("memory_engine.views.scratchpad.view")
+    rewinding = lazy_module("memory_engine.replay.rewind")
     screen = lazy_module("memory_engine.views.screen.view")
     tool_cache = lazy_module("memory_engine.views.tool_cache.view")
     life, provider_messages, recordings = lazy_modules("memory_engine.runtime", "life messages recording")
@@ -319,6 +321,25 @@ class Thread(OldThreadNames):
         return await handle.kernel[CompactionService].compact(runtime, wanted, focus=checked_text("focus", focus))
 
     # life
+
+    async def rewind(
+        self, moment: MomentLike | None = None, *, redo: bool = False, dry_run: bool = False, reason: str = ""
+    ) -> "rewinding.RewindReport":
+        """Go back to a moment and continue from there: what came after it is taken back, by one recorded event.
+
+        It leaves the context, search, brief and every view, and so do the facts that other threads have from it. The
+        log keeps it, and `at` still shows it. What was forgotten stays forgotten; metadata and policy stay as they
+        are. `redo` brings back what the latest rewind in force took back, and takes back what came since; so does a
+        rewind to the moment before that. `dry_run` only reports what would change. Waits for a running compaction.
+
+        Raises `CannotRewind` if nothing would change, `SeqNotInLog`, `EventNotFound`, `EventTooLarge` if the chunks
+        that come back exceed the maximum size of an event, and what `dispatch` raises. An error from a thread that
+        facts went to is raised at the end, when all is recorded here.
+        """
+        self._handle.check_present("a rewind")
+        await imported(rewinding)
+        return await rewinding.rewind(self._handle, moment, redo=redo, dry_run=dry_run, reason=reason)
+
     async def fork(
         self, at: int | None = None, *, thread_id: str = "", metadata: Mapping[str, str] | None = None
     ) -> "Thread":

@@ -35,6 +35,7 @@ from memory_engine.events import (
     ExecutionRetry,
     ExternalInject,
     ExternalTimer,
+    FactsRewound,
     MemoryForget,
     MemoryMarkCritical,
     RestoredChunk,
@@ -42,6 +43,7 @@ from memory_engine.events import (
     SessionStarted,
     ThreadCleared,
     ThreadRereduced,
+    ThreadRewound,
     ThreadSeeded,
     ThreadUpdated,
 )
@@ -151,7 +153,19 @@ def reduce_thread_rereduced(_view: StateView, event: ThreadRereduced, ctx: Reduc
     return _brought(event, event.removed, ctx)
 
 
-def _brought(event: CompactionUndone | ThreadRereduced, gone: Sequence[str], ctx: ReduceContext) -> Reduction:
+def reduce_thread_rewound(_view: StateView, event: ThreadRewound, ctx: ReduceContext) -> Reduction:
+    """Restore each chunk at its place, then remove those taken back. Refused if other events came before it."""
+    return _brought(event, event.removed, ctx)
+
+
+def reduce_facts_rewound(view: StateView, event: FactsRewound, _ctx: ReduceContext) -> Reduction:
+    """Remove the copies that are still there."""
+    return Reduction(tuple(Delete(chunk_id) for chunk_id in event.removed if view.get(chunk_id) is not None))
+
+
+def _brought(
+    event: CompactionUndone | ThreadRereduced | ThreadRewound, gone: Sequence[str], ctx: ReduceContext
+) -> Reduction:
     """Add the chunks that the event carries, and remove those that they replace."""
     if event.seen and event.seen != ctx.seq - 1:
         raise StaleEvent(event.seen, ctx.seq)

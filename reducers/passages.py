@@ -22,6 +22,7 @@ from memory_engine.events import (
     ExecutionResume,
     ExecutionRetry,
     FactsDelivered,
+    FactsRewound,
     LlmClarification,
     LlmSkillCall,
     LlmSubagentMessage,
@@ -43,6 +44,7 @@ from memory_engine.events import (
     TaskTerminated,
     ThreadCleared,
     ThreadRereduced,
+    ThreadRewound,
     ThreadSeeded,
     ThreadUpdated,
     TodoExpanded,
@@ -79,8 +81,8 @@ SPOKEN: Mapping[type[Event], tuple[str, str, str]] = {
 """Events that are found by their `content`: the kind, the role, and the field that names the speaker."""
 SILENT: tuple[type[Event], ...] = (
     CompactionAbandoned, CompactionFailed, CompactionStarted, CompactorStoodIn, ContextRecalled, EventSkipped,
-    EventsErased, ExecutionPause, ExecutionResume, ExecutionRetry, FactsDelivered, SessionEnded,
-    SessionStarted, ThreadRereduced, ThreadUpdated, TodoUpdated,
+    EventsErased, ExecutionPause, ExecutionResume, ExecutionRetry, FactsDelivered, FactsRewound,
+    SessionEnded, SessionStarted, ThreadRereduced, ThreadRewound, ThreadUpdated, TodoUpdated,
 )  # fmt: skip
 """Events with text that search does not find: changes of to-do items, and words that other events hold."""
 

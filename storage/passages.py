@@ -26,6 +26,7 @@ from memory_engine.storage.passage_rows import (
 from memory_engine.store.passages import (
     PLACES_BITS,
     THREAD_BITS,
+    Hiding,
     PassageChange,
     PassageRow,
     PassageStep,
@@ -225,6 +226,8 @@ def write(raw: sqlite3.Connection, tid: int, change: PassageChange) -> bool:
     ).rowcount
     if not stands:
         return False
+    if change.hiding is not None:
+        _hide(raw, tid, change.upto, change.hiding)
     waiting: list[PassageRow] = []
     for step in change.steps:
         if not step.only_adds:
@@ -249,6 +252,24 @@ def from_row(row: tuple[int, str, str, str, int, str, str, int, str]) -> Passage
     return PassageRow(pos & _PLACE, kind, role, speaker, at_us, key, terms_of(kind, key, terms), drawn, ended)
 
 
+def _hide(raw: sqlite3.Connection, tid: int, seq: int, hiding: Hiding) -> None:
+    """End the passages of hidden events at a seq, and let those go on that no event has ended which is shown."""
+    raw.executemany(
+        "UPDATE passages SET ended = 0 WHERE tid = ? AND ended <> 0 AND ended BETWEEN ? AND ?",
+        [(tid, *gap) for gap in hiding.gaps],
+    )
+    spans = [(_event_span(tid, first)[0], _event_span(tid, last)[1]) for first, last in hiding.returned]
+    raw.executemany(
+        "UPDATE passages SET ended = 0 WHERE pos BETWEEN ? AND ? AND tid = ? AND ended = ?",
+        [(*span, tid, act) for span in spans for act in hiding.acts],
+    )
+    spans = [(_event_span(tid, first)[0], _event_span(tid, last)[1]) for first, last in hiding.gaps]
+    raw.executemany(
+        "UPDATE passages SET ended = ? WHERE pos BETWEEN ? AND ? AND tid = ? AND ended = 0",
+        [(seq, *span, tid) for span in spans],
+    )
+
+
 def _end_passages(raw: sqlite3.Connection, tid: int, step: PassageStep) -> None:
     """End and destroy the passages that an event names."""
     if step.ends_all:
@@ -257,13 +278,14 @@ def _end_passages(raw: sqlite3.Connection, tid: int, step: PassageStep) -> None:
             (step.seq, base(tid), _event_span(tid, step.seq)[0] - 1, tid),
         )
     keys = [*step.keys, *(key for seq in step.twins for key in _keys_of(raw, tid, seq))]
+    own = _event_span(tid, step.seq)[0]  # after a rewind, there may be passages of later events
     raw.executemany(
-        "UPDATE passages SET ended = ? WHERE tid = ? AND key = ? AND key <> '' AND ended = 0",
-        [(step.seq, tid, key) for key in keys],
+        "UPDATE passages SET ended = ? WHERE tid = ? AND key = ? AND key <> '' AND ended = 0 AND pos < ?",
+        [(step.seq, tid, key, own) for key in keys],
     )
     raw.executemany(
-        "UPDATE passages SET ended = ? WHERE tid = ? AND key >= ? AND key < ? AND key <> '' AND ended = 0",
-        [(step.seq, tid, prefix, beyond(prefix)) for prefix in step.prefixes],
+        "UPDATE passages SET ended = ? WHERE tid = ? AND key >= ? AND key < ? AND key <> '' AND ended = 0 AND pos < ?",
+        [(step.seq, tid, prefix, beyond(prefix), own) for prefix in step.prefixes],
     )
     raw.executemany(
         "UPDATE passages SET ended = ? WHERE pos BETWEEN ? AND ? AND tid = ? AND ended = 0",
@@ -271,7 +293,7 @@ def _end_passages(raw: sqlite3.Connection, tid: int, step: PassageStep) -> None:
     )
     raw.executemany(
         "UPDATE passages SET ended = ? WHERE pos = ? AND tid = ? AND ended = 0",
-        [(step.seq, pos, tid) for pos in _drawn_from(raw, tid, step.origins)],
+        [(step.seq, pos, tid) for pos in _drawn_from(raw, tid, step.origins) if pos < own],
     )
     if step.drops or step.drop_keys:
         _destroy(raw, tid, _doomed(raw, tid, step))

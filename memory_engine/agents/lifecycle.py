@@ -64,6 +64,7 @@ from memory_engine.events import (
 from memory_engine.language.secrets import tells_secret
 from memory_engine.llm.base import MemoryModel
 from memory_engine.projections.outbox import derived_id
+from memory_engine.runtime.eras import era_of
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.scopes import Agent, User
 from memory_engine.thread import Thread
@@ -145,7 +146,7 @@ class AgentLifecycle:
         if self._task is not None:
             raise TaskNotRunning(self.thread.id, "start", is_running=True)
         known = await self._known(task)
-        task_id, started = kernel_of(self._engine).new_id(), self._engine.kernel.new_id()
+        task_id, started = kernel_of(self._engine).new_id(), kernel_of(self._engine).new_id()
         events: list[Event | NewEvent] = [
             NewEvent(TaskStarted(goal=task, task_id=task_id), id=started),
             (await self._keeper()).episode(STARTED, [f"Started: {task}"], task_id, (started,)),
@@ -207,7 +208,7 @@ class AgentLifecycle:
         """
         task = self._running("end")
         checked_text("result", result)
-        done = _end_id(task, 0)
+        done = _end_id(task, 0) + await era_of(self.thread)
         drawn_from = (done, *sources)
         learned = await self._learned(task, Said(text=result, sources=drawn_from))
         keeper = await self._keeper()
@@ -227,7 +228,7 @@ class AgentLifecycle:
         task = self._running("fail")
         checked_type("error", error, (str, BaseException), give="an exception, or a text")
         what = error if isinstance(error, str) else f"{type(error).__name__}: {error}".rstrip(": ")
-        failed = _end_id(task, 0)
+        failed = _end_id(task, 0) + await era_of(self.thread)
         ended: list[Event]
         if isinstance(error, asyncio.CancelledError):
             what = "stopped"
@@ -380,7 +381,8 @@ class AgentLifecycle:
 
     async def _finish(self, task: Preparation, events: Sequence[Event], answer: SubagentResult | SubagentError) -> None:
         """Record how the task ended, answer the parent's call, and deliver what is kept. Idempotent."""
-        ids = [_end_id(task, n) for n in range(len(events))]
+        era = await era_of(self.thread)
+        ids = [_end_id(task, n) + era for n in range(len(events))]
         try:
             await self.thread.dispatch_all([NewEvent(event, id=id_) for event, id_ in zip(events, ids, strict=True)])
         except IdempotencyConflict as conflict:

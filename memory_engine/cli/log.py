@@ -110,7 +110,8 @@ async def _few_correlated(engine: Engine, asked: argparse.Namespace) -> frozense
     """
     if asked.correlation is None:
         return None
-    for record, _ in await kernel_of(engine).store.threads(ThreadFilter(id=asked.thread)):
+    store = kernel_of(engine).store
+    for record, _ in await store.threads(ThreadFilter(id=asked.thread)):
         found = await kernel_of(engine).store.correlated(
             asked.correlation, limit=INDEXED_MAX, tenant_id=record.tenant_id
         )

@@ -60,6 +60,7 @@ COMMANDS = {
     "rebuild": CommandEntry("remake the rows of states and views, and search indexes", "verify:REBUILD"),
     "forget": CommandEntry("hide events or chunks from every view; the log keeps them", "life:FORGET"),
     "clear": CommandEntry("start a thread over; the log keeps what was", "life:CLEAR"),
+    "rewind": CommandEntry("go back to a moment, with what was learned since, or undo that", "rewind:REWIND"),
     "pin": CommandEntry("keep a text in the brief of every context", "brief:PIN"),
     "unpin": CommandEntry("take a pin out of the brief", "brief:UNPIN"),
     "update": CommandEntry("change a thread's metadata", "life:UPDATE"),
@@ -115,8 +116,8 @@ GROUPS = {
     "start": _command_group("bring data in, and serve it", "demo ingest memories docs inspect mcp completion"),
     "threads": _command_group(
         "threads, and what is in them",
-        "list=threads show context brief search report view memory-files fork pin unpin update clear forget archive "
-        "unarchive",
+        "list=threads show context brief search report view memory-files fork pin unpin update rewind clear forget "
+        "archive unarchive",
     ),
     "logs": _command_group("logs, and whether they verify", "show=log export import verify rebuild rereduce anchors"),
     "debug": _command_group("find out why", "why diff bisect ledger what-if compare-compactors to-pytest"),

@@ -16,6 +16,7 @@ from memory_engine.core.chain import decode_record, decode_row
 from memory_engine.core.chunks import REDACTED, Chunk, ChunkType
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.events.compaction import (
+    RESTORING,
     STEPS,
     CompactionAbandoned,
     CompactionCompleted,
@@ -33,7 +34,7 @@ from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State
 from memory_engine.store.reader import LogReader
 
-_TELLING = (MemoryForget.event_type, CompactionUndone.event_type)
+_TELLING = (MemoryForget.event_type, *RESTORING)
 """Events that are decoded as a whole, not only their operations."""
 
 Status = Literal["live", "covered", "undone", "gone", "running", "failed", "abandoned"]
@@ -230,7 +231,7 @@ async def read_aftermath(reader: LogReader, thread_id: str, state: State, *, aft
             event, reduction = decode_row(thread_id, stored, reader.registry)
             if isinstance(event, MemoryForget):
                 forgettings.append((stored.seq, Targets(event)))
-            if stored.type == CompactionUndone.event_type:
+            if stored.type in RESTORING:
                 made = ((chunk.parent_ids[0], chunk.id) for chunk in reduction.chunks if chunk.parent_ids)
                 successors.note_restored(stored.seq, made)
     return Aftermath(state, Forgettings(forgettings), ended, successors)

@@ -270,6 +270,18 @@ class CannotRereduce(InvalidInput):
 
 
 @facts
+class CannotRewind(InvalidInput):
+    """A rewind that would change nothing. Nothing was written."""
+
+    thread_id: str
+    to: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"thread {self.thread_id!r} cannot be rewound to event {self.to}: {self.why}; nothing was written"
+
+
+@facts
 class MissingTimeZones(InvalidInput):
     """A time zone is named on a machine without a time zone database."""
 

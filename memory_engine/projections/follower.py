@@ -3,13 +3,22 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import StoredEvent
+from memory_engine.core.threads import Head
 from memory_engine.errors import MemoryEngineError
 from memory_engine.projections.base import Projection, Rows, apply_one
 from memory_engine.store.protocol import ProjectionChange, Store
 from memory_engine.store.reader import LogReader
+from memory_engine.store.snapshots import rewound_at
+
+if TYPE_CHECKING:
+    from memory_engine.store import rewinds
+else:
+    rewinds = lazy_module("memory_engine.store.rewinds")
 
 _log = logging.getLogger("memory_engine.projections")
 
@@ -72,7 +81,10 @@ class ProjectionWorker:
         async with lock:
             checkpoint, stored = await self._store.rows(projection.name, projection.version, thread_id)
             rows = Rows(projection.row, stored)
-            head = (await self._store.head(thread_id)).seq
+            head = await self._reader.head(thread_id)
+            if checkpoint < rewound_at(head):
+                rows.clear()
+                checkpoint = 0
             try:
                 await self._apply(projection, thread_id, rows, checkpoint, head)
             except MemoryEngineError as error:
@@ -82,10 +94,13 @@ class ProjectionWorker:
             return rows
 
     async def _apply(
-        self, projection: Projection[object], thread_id: str, rows: Rows[object], checkpoint: int, head: int
+        self, projection: Projection[object], thread_id: str, rows: Rows[object], checkpoint: int, head: Head
     ) -> None:
+        shown = await rewinds.shown_at(self._reader, thread_id, head.seq, head)
+
         def apply(stored: StoredEvent) -> None:
-            apply_one(projection, rows, self._reader.decode(thread_id, stored))
+            if shown.shows(stored):
+                apply_one(projection, rows, self._reader.decode(thread_id, stored))
 
         async def write(page: Sequence[StoredEvent]) -> None:
             changes = rows.changes()
@@ -93,4 +108,4 @@ class ProjectionWorker:
             await self._store.write_projection(thread_id, change)
             rows.keep()
 
-        await self._reader.walk(thread_id, after=checkpoint, upto=head).feed(apply, then=write)
+        await self._reader.walk(thread_id, after=checkpoint, upto=head.seq).feed(apply, then=write)

@@ -7,16 +7,22 @@ to date, so a thread's views cost nothing until their first use.
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from memory_engine.core.aside import on_thread
-from memory_engine.core.lazy import is_loaded
+from memory_engine.core.lazy import is_loaded, lazy_module
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.threads import Head
 from memory_engine.errors import HeadMoved, ReducerError
 from memory_engine.projections.base import Projection, RowChanges, Rows, apply_one, event_types, is_lazy
 from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
 from memory_engine.store.reader import LogReader
+from memory_engine.store.snapshots import is_rewindable, rewound_at
+
+if TYPE_CHECKING:
+    from memory_engine.store import rewinds
+else:
+    rewinds = lazy_module("memory_engine.store.rewinds")
 
 V = TypeVar("V")
 
@@ -86,6 +92,10 @@ class InlineProjections:
             return []
         return missing
 
+    def let_go(self) -> None:
+        """Drop the rows of what was shown before a rewind. Whoever reads them next has them made again."""
+        self._rows = {name: rows for name, rows in self._rows.items() if not is_rewindable(name)}
+
     async def bring(self, projection: Projection[object], *, readable: bool = False) -> None:
         """Bring in the rows of a projection, up to date with the log. No commit of the thread may be under way.
 
@@ -109,11 +119,18 @@ class InlineProjections:
             checkpoint, stored = await store.rows(projection.name, projection.version, thread_id)
         rows = Rows(projection.row, stored)
         types = self._plan.types[projection.name]
-        if checkpoint >= (head.seq if types is None else last_of(head, types)):
+        needed = head.seq if types is None else last_of(head, types)
+        shown = None
+        if (rewound := rewound_at(head)) and is_rewindable(projection.name):
+            shown, needed = await rewinds.shown_at(self._reader, thread_id, head.seq, head), max(needed, rewound)
+            if checkpoint < rewound:
+                rows.clear()
+                checkpoint = 0
+        if checkpoint >= needed:
             return rows
 
         def apply(stored: StoredEvent) -> None:
-            if types is None or stored.type in types:
+            if (types is None or stored.type in types) and (shown is None or shown.shows(stored)):
                 apply_one(projection, rows, self._reader.decode(thread_id, stored))
 
         await self._reader.walk(thread_id, after=checkpoint, upto=head.seq).feed(apply)

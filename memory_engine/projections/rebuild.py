@@ -14,30 +14,40 @@ from memory_engine.core.aside import aside
 from memory_engine.core.chain import apply_rows, decode_event, live_chunk
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import StoredEvent
+from memory_engine.core.rewinding import ALL_SHOWN, Rewinds
 from memory_engine.core.state import State, StateDraft
 from memory_engine.core.threads import Head, LiveChunk
 from memory_engine.errors import MemoryEngineError
 from memory_engine.projections.base import Projection, Rows, apply_one, event_types
 from memory_engine.projections.inline import InlinePlan, last_of
-from memory_engine.store import snapshots
+from memory_engine.store import rewinds, snapshots
 from memory_engine.store.passages import Extractors, PassageChange, PassageStep, passage_step
 from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
 from memory_engine.store.reader import PAGE, LogReader, unlinked
-from memory_engine.store.snapshots import ROWS_SHARE, WINDOW
+from memory_engine.store.snapshots import ROWS_SHARE, WINDOW, is_rewindable
 
 V = TypeVar("V")
 
 
 class Refolding:
-    """The rows of projections while the events of a log are read."""
+    """The rows of projections while the events of a log are read, those that are `shown` at its end."""
 
     def __init__(self, projections: Sequence[Projection[object]], reader: LogReader, thread_id: str) -> None:
         self._plan = InlinePlan(projections)
         self._beside = tuple(p for p in projections if p.mode != "inline" and event_types(p) is None)
         self._reader = reader
         self._thread_id = thread_id
+        self.rewinds, self.shown = Rewinds(), ALL_SHOWN
         self.rows: Mapping[str, Rows[object]] = {p.name: Rows(p.row, {}) for p in projections}
         self.failed = ""
+
+    def show(self, known: Rewinds, seq: int) -> None:
+        """Fold what is shown after the event at a seq, by the rewinds of the log."""
+        self.rewinds, self.shown = known, known.at(seq)
+
+    def is_of(self, seq: int) -> bool:
+        """Whether the rows after the event at `seq` are those that were made then: no later rewind reaches back."""
+        return self.rewinds.at(seq).upto(seq) == self.shown.upto(seq)
 
     def apply(self, stored: StoredEvent) -> None:
         """Apply one event; it is decoded only if a projection reads it.
@@ -47,6 +57,8 @@ class Refolding:
         concerned = self._beside + self._plan.concerned.get(stored.type, self._plan.always)
         if not concerned:
             return
+        if not self.shown.shows(stored):
+            concerned = tuple(one for one in concerned if not is_rewindable(one.name))
         event = self._reader.decode(self._thread_id, stored)
         for projection in concerned:
             rows = self.rows[projection.name]
@@ -63,23 +75,29 @@ async def rows_at(projection: Projection[V], reader: LogReader, thread_id: str, 
 
     It reads only the projection's events, starting from the nearest snapshot, and keeps a snapshot of a long fold.
     """
-    types = event_types(projection)
+    types, head = event_types(projection), await reader.head(thread_id)
+    known = await rewinds.rewinds_of(reader, thread_id, head) if is_rewindable(projection.name) else Rewinds()
+    shown = known.at(seq)
     if types is not None:
-        seq = min(seq, last_of(await reader.head(thread_id), types))
+        seq = min(seq, last_of(head, types))
     view = f"{projection.name}/{projection.version}"
     kept_at, stored = await reader.snapshots.nearest_rows(thread_id, view, seq)
+    while kept_at and known.at(kept_at).upto(kept_at) != shown.upto(kept_at):  # of what was taken back since
+        kept_at, stored = await reader.snapshots.nearest_rows(thread_id, view, kept_at - 1)
     rows = Rows(projection.row, stored)
     after = kept_at
 
     def fold(stored: StoredEvent) -> None:
-        apply_one(projection, rows, reader.decode(thread_id, stored))
-        rows.keep()
+        if shown.shows(stored):
+            apply_one(projection, rows, reader.decode(thread_id, stored))
+            rows.keep()
 
     while after < seq:
         upto = min(seq, after + WINDOW)
         await reader.walk(thread_id, after=after, upto=upto, types=types).feed(fold)
         after = upto
-        if upto - kept_at >= max(WINDOW, ROWS_SHARE * len(rows)):
+        fits = known.at(upto).upto(upto) == shown.upto(upto)
+        if fits and upto - kept_at >= max(WINDOW, ROWS_SHARE * len(rows)):
             await reader.snapshots.keep_rows(thread_id, view, upto, rows.encoded())
             kept_at = upto
     return rows
@@ -131,6 +149,13 @@ class Remaking:
 
     async def advance(self, upto: int, progress: Callable[[int], None] | None = None) -> None:
         """Read on. Raises `IntegrityError`, and `ReducerError` where a projection or an extractor fails."""
+        known = await rewinds.read_rewinds(self.reader, self.thread_id, upto)  # not by marks: they may be wrong
+        former = self.refolding.shown.upto(self.seq)
+        self.refolding.show(known, upto)
+        if self.refolding.shown.upto(self.seq) != former:  # a rewind came since
+            self.refolding = Refolding(self.wanted.projections, self.reader, self.thread_id)
+            self.refolding.show(known, upto)
+            await self.reader.walk(self.thread_id, upto=self.seq, types=self.wanted.types).feed(self.refolding.apply)
         walk = self.reader.walk(self.thread_id, after=self.seq, upto=upto, types=self.wanted.types)
         await walk.feed(self._take, progress=progress)
         self.seq = upto
@@ -156,8 +181,10 @@ class Remaking:
         self.wanted = msgspec.structs.replace(self.wanted, extractors=None)
         await aside(self._drop_steps, items=len(self.steps))
 
-    async def put(self, head: Head) -> Head:
+    async def put(self, head: Head, steps: Sequence[PassageStep] | None = None) -> Head:
         """Replace the old rows in one commit, and correct the head's counters and marks.
+
+        `steps` are those of the index, if they are not the log's (of one with rewinds).
 
         Only what differs is written: while it is, no other thread can commit.
 
@@ -177,7 +204,9 @@ class Remaking:
             head=rebuilt,
             live=live,
             projections=[*[await self._rows(projection) for projection in self.wanted.projections], self._dropped()],
-            passages=PassageChange(0, head.seq, self.steps, afresh=True) if self.wanted.extractors else None,
+            passages=PassageChange(0, head.seq, self.steps if steps is None else steps, afresh=True)
+            if self.wanted.extractors
+            else None,
         )
         await self.store.commit(unit)
         return rebuilt

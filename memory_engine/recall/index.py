@@ -55,10 +55,10 @@ from memory_engine.store.reader import PAGE
 
 if TYPE_CHECKING:
     from memory_engine.llm import vectors as llm_vectors
-    from memory_engine.recall import Embedder, Ranker, Reranker, Vector, VectorIndexFactory, hits
+    from memory_engine.recall import Embedder, Ranker, Reranker, Vector, VectorIndexFactory, hits, rewound
     from memory_engine.recall.vectors import PassageVectorsFactory
 else:
-    llm_vectors, hits = lazy_modules("memory_engine", "llm.vectors recall.hits")
+    llm_vectors, hits, rewound = lazy_modules("memory_engine", "llm.vectors recall.hits recall.rewound")
 
 QUIET_S = 1.0
 """After so many seconds without a commit nothing is being written."""
@@ -246,10 +246,9 @@ class Indexing:
         looked = await kept.look_up(thread_id, _NOTHING)
         first, pages, began_s = max(0, looked.seq), 0, asyncio.get_running_loop().time()
         async for page in kernel.reader.pages(thread_id, after=first, upto=looked.head):
-            size = len(page) + sum(len(stored.payload) for stored in page) // BYTES_AN_ITEM
-            steps = await aside(partial(self._steps, thread_id, page), items=size)
-            if not await passages.write(thread_id, PassageChange(page[0].seq - 1, page[-1].seq, steps)):
-                return 0  # another process indexes too, and has come further
+            for part in rewound.parted(page):
+                if not await passages.write(thread_id, await self._change(thread_id, part)):
+                    return 0  # another process indexes too, and has come further
             pages += 1
             if not pages % PAGES_OF_WORDS:
                 await passages.index_words(thread_id)
@@ -258,6 +257,14 @@ class Indexing:
             if gives_way:
                 began_s = await self._give_way(began_s)
         return looked.head - first
+
+    async def _change(self, thread_id: str, rows: Sequence[StoredEvent]) -> PassageChange:
+        """The change of these events."""
+        if rewound.is_rewind(rows):
+            return await rewound.rewinding_change(self._kernel.reader, self._kernel.extractors, thread_id, rows[0].seq)
+        size = len(rows) + sum(len(stored.payload) for stored in rows) // BYTES_AN_ITEM
+        steps = await aside(partial(self._steps, thread_id, rows), items=size)
+        return PassageChange(rows[0].seq - 1, rows[-1].seq, steps)
 
     async def _give_way(self, began_s: float) -> float:
         """Rest after work that began at a time, where something is written and no search waits; when that ended."""

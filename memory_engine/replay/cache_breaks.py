@@ -15,7 +15,14 @@ from memory_engine.context.rendering import NO_RESULT, Message, common_prefix, m
 from memory_engine.context.series import ContextSeries, MeasuredContext, MeasuredMessages, SeriesMark
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Event, UnknownEvent
-from memory_engine.core.events.compaction import STEPS, CompactionCompleted, CompactionUndone, EventSkipped
+from memory_engine.core.events.compaction import (
+    STEPS,
+    CompactionCompleted,
+    CompactionUndone,
+    EventSkipped,
+    ThreadRewound,
+)
+from memory_engine.core.events.delivery import FactsRewound
 from memory_engine.core.events.memory import MemoryForget, SessionEnded, ThreadCleared
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.json_form import JsonForm
@@ -315,6 +322,10 @@ def _of_event(event: Event | UnknownEvent) -> str:
             return "something was forgotten"
         case ThreadCleared():
             return "the thread was cleared"
+        case ThreadRewound():
+            return f"the thread was rewound to event {event.to}"
+        case FactsRewound():
+            return "what a rewind of another thread took back was removed"
         case ResultsOffloaded():
             return f"{_pluralised(len(event.chunk_ids), 'large result')} left the context but for the beginning"
         case SessionEnded():

@@ -22,15 +22,18 @@ from memory_engine.core.executor import describe
 from memory_engine.core.operations import Batch, Operation, place_text
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.reduction import Reduction
+from memory_engine.core.rewinding import REWINDING, Rewinds
 from memory_engine.core.state import StateDraft
 from memory_engine.core.threads import LiveChunk, LoadedThread
 from memory_engine.language.text import terms
 from memory_engine.projections.base import Projection
 from memory_engine.projections.rebuild import Refolding
+from memory_engine.recall.rewound import hiding_at, repeated
 from memory_engine.store import snapshots
 from memory_engine.store.passages import (
     PLACES_BITS,
     Extractors,
+    Hiding,
     LookedUp,
     LookUp,
     PassageIndex,
@@ -268,7 +271,7 @@ class KeptSnapshots:
         for name, value in kept.items():
             if name == _STATE:
                 lines += _state_differs(value, stored, draft)
-            else:
+            elif refolding.is_of(stored.seq):
                 lines += _rows_differ(name.removeprefix(_VIEW).rpartition("/")[0], value, refolding)
         return limited(lines)
 
@@ -310,13 +313,33 @@ class PassageFold:
     _keys: list[str] = field(factory=list)
     _of_event: dict[int, int] = field(factory=dict)  # how many: a list of each would make garbage collections long
     _drawn: set[int] = field(factory=set)
+    _ending: list[PassageStep] = field(factory=list)
+
+    def rewind(self, seq: int, hiding: Hiding) -> None:
+        """Hide and show again what the rewind at a seq does: see `Hiding`."""
+        for place, row in self.rows.items():
+            at, ended = place >> PLACES_BITS, row.ended
+            if _within(ended, hiding.gaps) or (ended in hiding.acts and _within(at, hiding.returned)):
+                ended = 0
+            ended = seq if not ended and _within(at, hiding.gaps) else ended
+            if ended != row.ended:
+                self.rows[place] = msgspec.structs.replace(row, ended=ended)
+        for step in repeated(self._ending, hiding):
+            self._end(step)
 
     def apply(self, step: PassageStep) -> None:
         """First what the step ends and destroys, then what it brings."""
         if not step.only_adds:
             self._end(step)
+            self._ending.append(step)
         for row in step.rows:
             self._add(row)
+
+    def fold(self, steps: Sequence[PassageStep], rewinds: Rewinds, upto: int) -> None:
+        """Apply the steps of events in order, and the rewinds between them, up to a seq."""
+        acts = ((seq, None) for seq in rewinds.seqs(upto))
+        for seq, step in sorted([*((step.seq, step) for step in steps), *acts], key=lambda one: one[0]):
+            self.rewind(seq, hiding_at(rewinds, seq)) if step is None else self.apply(step)
 
     def _add(self, row: PassageRow) -> None:
         self.rows[row.place] = row
@@ -336,7 +359,7 @@ class PassageFold:
         if step.ends_all:
             ended.update(self.rows)
         for place in ended:
-            if not self.rows[place].ended:
+            if not self.rows[place].ended and place >> PLACES_BITS < step.seq:
                 self.rows[place] = msgspec.structs.replace(self.rows[place], ended=step.seq)
         doomed = {place for seq in step.drops for place in self._at(seq)}
         doomed.update(self._drawn_from(step.drops))
@@ -369,6 +392,20 @@ class PassageFold:
             self._keyed[row.key].remove(place)
 
 
+def final_steps(steps: Sequence[PassageStep], rewinds: Rewinds, upto: int) -> list[PassageStep]:
+    """The passages of a log up to a seq as they are at its end, as steps that only add."""
+    folded = PassageFold()
+    folded.fold(steps, rewinds, upto)
+    found: dict[int, list[PassageRow]] = {}
+    for place in sorted(folded.rows):
+        found.setdefault(place >> PLACES_BITS, []).append(folded.rows[place])
+    return [PassageStep(seq, tuple(rows)) for seq, rows in found.items()]
+
+
+def _within(seq: int, ranges: Sequence[tuple[int, int]]) -> bool:
+    return any(first <= seq <= last for first, last in ranges)
+
+
 @define
 class PassagesCheck:
     """The passages of a log while it goes by, up to the seq that the index stood at when this began."""
@@ -376,19 +413,24 @@ class PassagesCheck:
     thread_id: str
     upto: int
     _extractors: Extractors
+    _rewinds: Rewinds = field(factory=Rewinds)
     _folded: PassageFold = field(factory=PassageFold)
 
     @classmethod
-    async def of(cls, index: PassageIndex, extractors: Extractors, loaded: LoadedThread) -> "PassagesCheck | None":
+    async def of(
+        cls, index: PassageIndex, extractors: Extractors, loaded: LoadedThread, rewinds: Rewinds
+    ) -> "PassagesCheck | None":
         """`None` where there is no index of this version, or it has come further than the thread was loaded."""
         looked = await index.look_up(loaded.record.id, LookUp())
         if not 0 <= looked.seq <= loaded.head.seq:
             return None
-        return cls(loaded.record.id, looked.seq, extractors)
+        return cls(loaded.record.id, looked.seq, extractors, rewinds)
 
     def apply(self, stored: StoredEvent, reader: LogReader, event: Event | None = None) -> None:
         """Go on by one row; its `event` saves decoding it. Raises `ReducerError` where an extractor fails."""
-        if stored.seq <= self.upto:
+        if stored.type in REWINDING and stored.seq <= self.upto:
+            self._folded.rewind(stored.seq, hiding_at(self._rewinds, stored.seq))
+        elif stored.seq <= self.upto:
             known = event if event is not None else decode_event(self.thread_id, stored, reader.registry)
             step = passage_step(self._extractors, self.thread_id, known, stored)
             if step is not None:
@@ -396,9 +438,7 @@ class PassagesCheck:
 
     def take(self, steps: Sequence[PassageStep]) -> None:
         """Go on by the changes of several events."""
-        for step in steps:
-            if step.seq <= self.upto:
-                self._folded.apply(step)
+        self._folded.fold([step for step in steps if step.seq <= self.upto], self._rewinds, self.upto)
 
     async def differences(self, index: PassageIndex, *, while_written: bool = False) -> tuple[str, ...]:
         """How the index differs; empty if it was written to since this began, unless this goes on `while_written`."""

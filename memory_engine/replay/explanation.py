@@ -10,7 +10,7 @@ from attrs import evolve, field, frozen
 
 from memory_engine.core.chunks import REDACTED, Chunk, ChunkType, content_text
 from memory_engine.core.events.base import UnknownEvent
-from memory_engine.core.events.compaction import CompactionCompleted, CompactionUndone
+from memory_engine.core.events.compaction import CompactionCompleted, CompactionUndone, ThreadRewound
 from memory_engine.core.events.memory import ThreadCleared
 from memory_engine.core.excerpts import WIDTH, Line, columns, counted, line, number, one_line, plain, spaced
 from memory_engine.core.executor import describe
@@ -137,6 +137,8 @@ class Tree:
                 facts["replaced_by"] = instead
             if isinstance(removed.event, ThreadCleared):
                 facts["cleared"] = {"seq": removed.seq, "reason": removed.event.reason}
+            if isinstance(removed.event, ThreadRewound):
+                facts["rewound"] = {"seq": removed.seq, "to": removed.event.to, "reason": removed.event.reason}
         forgotten = trace.forgotten_by(thread_id, chunk)
         if forgotten is not None:
             seq, event_ = forgotten

@@ -15,7 +15,7 @@ from memory_engine.errors import ContentionError, HeadMoved, StorageRefused, Unk
 from memory_engine.projections.base import Projection
 from memory_engine.projections.rebuild import RebuildScope, Remaking
 from memory_engine.recall.service import Recall
-from memory_engine.replay.differences import PassagesCheck
+from memory_engine.replay.differences import PassagesCheck, final_steps
 from memory_engine.replay.verify import VerifyProgress
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
@@ -89,7 +89,7 @@ async def _index_is_right(kernel: Kernel, remaking: Remaking) -> bool:
         upto = min(remaking.seq, looked.seq)
         if not 0 <= looked.seq <= looked.head:  # it claims more than the log holds
             return False
-        check = PassagesCheck(thread_id, upto, kernel.extractors)
+        check = PassagesCheck(thread_id, upto, kernel.extractors, remaking.refolding.rewinds)
         await aside(partial(check.take, remaking.steps), items=len(remaking.steps))
         differs = await check.differences(passages, while_written=True)
         return not differs and "search" not in await kernel.store.faults(thread_id)
@@ -136,7 +136,10 @@ async def _swap(kernel: Kernel, runtime: ThreadRuntime, remaking: Remaking) -> N
     async def swap() -> None:
         head = await kernel.store.head(runtime.id)
         await remaking.advance(head.seq)
-        await remaking.put(head)
+        known = remaking.refolding.rewinds
+        folded = partial(final_steps, remaking.steps, known, head.seq)
+        steps = await aside(folded, items=len(remaking.steps)) if known.seqs(head.seq) else None
+        await remaking.put(head, steps)
         if not runtime.queue.is_clear:
             await runtime.reload()  # waiting events go on with the new state
 

@@ -5,29 +5,27 @@ or wrong, the log is mended as anything in it changes: by an event. It holds the
 go, worked out from two states: the present one, and the one that today's reducers give.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-
 import msgspec
 from attrs import define, evolve, field, frozen
 
 from memory_engine.compaction.history import read_aftermath
 from memory_engine.compaction.service import CompactionService
-from memory_engine.compaction.undo import restored_chunks, to_restore, versions
+from memory_engine.compaction.undo import restored_chunks
 from memory_engine.core.aside import aside
 from memory_engine.core.chain import decode_row, is_redacted
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import encode_reduction
 from memory_engine.core.events.base import Event
-from memory_engine.core.events.compaction import MendedEvent, RestoredChunk, ThreadRereduced
+from memory_engine.core.events.compaction import MendedEvent, ThreadRereduced
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import NewEvent, Receipt, StoredEvent
 from memory_engine.core.reduction import ReduceContext, reduce_into
-from memory_engine.core.state import Placed, State
+from memory_engine.core.state import State
 from memory_engine.errors import CannotRereduce, MemoryEngineError, SeqNotInLog
 from memory_engine.replay.differences import records_differ
 from memory_engine.replay.mendings import mendings, record_digest
+from memory_engine.replay.transition import Transition
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
@@ -88,7 +86,7 @@ async def _rereduction_event(kernel: Kernel, thread_id: str, now: State, from_se
         raise SeqNotInLog(thread_id, from_seq, now.seq)
     run = await _Mending.begin(kernel, thread_id, from_seq)
     await kernel.reader.walk(thread_id, after=from_seq - 1, upto=now.seq).feed(run.step)
-    found = _Transition(now, run.wanted, run.aliases)
+    found = Transition(now, run.wanted, run.aliases)
     restored, removed = await aside(lambda: (tuple(found.restored()), tuple(found.removed())), items=len(now))
     if not (restored or removed):
         why = "their reducers still give the state that stands" if not run.mended else "the state comes out the same"
@@ -176,83 +174,6 @@ class _Mending:
 
     def _refused(self, stored: StoredEvent, why: str) -> CannotRereduce:
         return CannotRereduce(self.thread_id, self.from_seq, f"event {stored.seq} ({stored.type}): {why}")
-
-
-class _Transition:
-    """The steps from one state to another: the chunks that go, and those that come, each with its place."""
-
-    def __init__(self, now: State, wanted: State, aliases: dict[str, str]) -> None:
-        self._now = now
-        self._wanted = wanted
-        self._aliases = aliases
-        self._kept: set[str] = set()
-
-    def restored(self) -> Iterator[RestoredChunk]:
-        """The chunks that come, each after the one before it."""
-        yield from self._within("", "")
-
-    def removed(self) -> Iterator[str]:
-        """The chunks that go, without those inside them. Asked for after `restored`."""
-        for placed in self._now.placed():
-            gone = placed.chunk.id not in self._kept
-            if gone and (not placed.container or placed.container in self._kept):
-                yield placed.chunk.id
-
-    def _within(self, wanted: str, now: str) -> Iterator[RestoredChunk]:
-        chunks = list(self._wanted.children(wanted) if wanted else self._wanted.chunks())
-        standing = {chunk.id: place for chunk in chunks if (place := self._standing(chunk, now)) is not None}
-        kept = {chunks[n].id for n in rising([standing[c.id].key if c.id in standing else None for c in chunks])}
-        after = ""
-        for chunk in chunks:
-            if chunk.id in kept:
-                after = standing[chunk.id].chunk.id
-                self._kept.add(after)
-                if chunk.is_container:
-                    yield from self._within(chunk.id, after)
-                continue
-            yield to_restore(chunk, now, after=after)
-            after = chunk.id
-            if chunk.is_container:
-                yield from self._anew(chunk.id)
-
-    def _anew(self, container: str) -> Iterator[RestoredChunk]:
-        """The contents of a chunk that comes."""
-        after = ""
-        for chunk in self._wanted.children(container):
-            yield to_restore(chunk, container, after=after)
-            after = chunk.id
-            if chunk.is_container:
-                yield from self._anew(chunk.id)
-
-    def _standing(self, chunk: Chunk, container: str) -> Placed | None:
-        """The chunk in this container; `None` if it is not there, or says something else."""
-        placed = self._now.placed_at(chunk.id)
-        alias = self._now.placed_at(self._aliases.get(chunk.id, ""))
-        if alias is not None:
-            placed, chunk = alias, msgspec.structs.replace(chunk, id=alias.chunk.id, parent_ids=versions(chunk))
-        if placed is None or placed.container != container or placed.chunk != chunk:
-            return None
-        return placed
-
-
-def rising(keys: Sequence[bytes | None]) -> list[int]:
-    """The positions of a longest strictly rising run of keys; those that are `None` are in none."""
-    tails: list[bytes] = []
-    ends: list[int] = []
-    before: dict[int, int] = {}
-    for n, key in enumerate(keys):
-        if key is None:
-            continue
-        at = bisect_left(tails, key)
-        before[n] = ends[at - 1] if at else -1
-        tails[at:] = [key, *tails[at + 1 :]]
-        ends[at:] = [n, *ends[at + 1 :]]
-    found: list[int] = []
-    at = ends[-1] if ends else -1
-    while at >= 0:
-        found.append(at)
-        at = before[at]
-    return found[::-1]
 
 
 # undoing it

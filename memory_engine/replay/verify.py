@@ -25,6 +25,7 @@ from memory_engine.core.reduction import (
     Reduction,
     run_reducer,
 )
+from memory_engine.core.rewinding import Rewinds
 from memory_engine.core.state import State, StateDraft, Tally
 from memory_engine.core.threads import ARCHIVED, DamagedRecord, Head, LiveChunk, LoadedThread, check_record
 from memory_engine.errors import (
@@ -53,10 +54,12 @@ from memory_engine.replay.differences import (
 from memory_engine.replay.divergence import Divergence, LackingContext, VerifyReport
 from memory_engine.replay.mendings import mendings, record_digest
 from memory_engine.runtime.kernel import Kernel
+from memory_engine.store import rewinds
 from memory_engine.store.attested import Attested, Imported, acts_in, attested_of, imported_of
 from memory_engine.store.passages import Extractors
 from memory_engine.store.protocol import Store
 from memory_engine.store.reader import UNVOUCHED, LogReader
+from memory_engine.store.snapshots import is_rewindable, rewound_at
 
 VerifyProgress = Callable[[int], None]
 """Called now and then with the number of events done."""
@@ -181,10 +184,14 @@ class Verifier:
             Refolding(self._projections, self._reader, thread_id),
             await KeptSnapshots.of(self._store, thread_id, self._projections),
         )
+        known = Rewinds()
+        with suppress(IntegrityError):  # the replay finds it, and says more
+            known = await rewinds.rewinds_of(self._reader, thread_id, loaded.head)
+        replay.refolding.show(known, loaded.head.seq)
         refused = ""
         try:
             if self._extractors is not None and loaded.indexed:
-                replay.passages = await PassagesCheck.of(self._store.passages, self._extractors, loaded)
+                replay.passages = await PassagesCheck.of(self._store.passages, self._extractors, loaded, known)
         except StorageRefused as error:
             refused = error.why
         if loaded.head.marks.get(ThreadRereduced.event_type):
@@ -298,6 +305,8 @@ class Verifier:
             checkpoint, stored = await self._store.rows(name, projection.version, replay.thread_id)
             types = event_types(projection)
             needed = replay.head.seq if types is None else last_of(replay.head, types)
+            if is_rewindable(name):
+                needed = max(needed, rewound_at(replay.head))
             if not needed <= checkpoint <= replay.head.seq:
                 continue  # they are brought up to date at the next read; or another process has written since
             made = replay.refolding.rows[name].encoded()

@@ -41,8 +41,10 @@ from memory_engine.runtime.handle import ThreadHandle
 
 if TYPE_CHECKING:
     from memory_engine.formats import openai_responses
+    from memory_engine.store import rewinds
 else:
     openai_responses = lazy_module("memory_engine.formats.openai_responses")
+    rewinds = lazy_module("memory_engine.store.rewinds")
 
 NAMESPACE = uuid.UUID("0d5d1f0a-5a0e-5c0b-9a57-6a3f6a1c9f42")
 """The namespace of ids of events whose messages have a name. Never change it: known responses would come twice."""
@@ -422,9 +424,14 @@ async def _recent_content(thread: ThreadHandle, count: int) -> list[_Said]:
     held: list[_Said] = []
     upto = await thread.last_seq()
     began = await thread.kernel.reader.cleared_at(thread.id, upto)
+    shown = await rewinds.shown_at(thread.kernel.reader, thread.id, upto)
     while upto > began and sum(not one.optional for one in held) < count:
         after = max(began, upto - _PAGE)
-        page = [_repeated_content(recorded.event) async for recorded in thread.events(after=after, upto=upto)]
+        page = [
+            _repeated_content(recorded.event)
+            async for recorded in thread.events(after=after, upto=upto)
+            if shown.shows(recorded)
+        ]
         held = [one for one in page if one is not None] + held
         upto = after
     return held

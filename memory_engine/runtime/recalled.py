@@ -17,17 +17,20 @@ async def since(thread: ThreadHandle, seq: int) -> bool:
     return (await thread.kernel.store.head(thread.id)).marks.get(_TYPE, 0) > seq
 
 
-async def elsewhere(kernel: Kernel, thread_id: str, event_ids: Collection[str]) -> dict[str, list[str]]:
+async def elsewhere(
+    kernel: Kernel, thread_id: str, event_ids: Collection[str], *, drop: bool = True
+) -> dict[str, list[str]]:
     """The events of other threads that hold passages of these events of a thread: their ids, by thread.
 
-    What waits there to be recorded is dropped. Only threads of the same tenant, and of the same user where the thread
-    is one's, can have recalled from it; of these, it reads the logs of those that have recalled anything.
+    With `drop`, what waits there to be recorded is dropped. Only threads of the same tenant, and of the same user where
+    the thread is one's, can have recalled from it; of these, it reads the logs of those that have recalled anything.
     """
     found = await kernel.store.threads(ThreadFilter(id=thread_id))
     if not found or not event_ids:
         return {}
     record, wanted = found[0][0], Descent(events=set(event_ids))
-    _drop_waiting(kernel, wanted)
+    if drop:
+        _drop_waiting(kernel, wanted)
     near = ThreadFilter(tenant_id=record.tenant_id, user_id=record.user_id or None)
     copies: dict[str, list[str]] = {}
     for other, head in await kernel.store.threads(near):

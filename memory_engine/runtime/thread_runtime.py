@@ -262,10 +262,10 @@ class ThreadRuntime:
         before, head = self.head, commit.head
         if commit.is_viewed:
             commit.projections = self.projections.changes(head.seq)
-        if head.marks is not before.marks or head.seq // snapshots.EVERY > before.seq // snapshots.EVERY:
-            commit.projections = [*commit.projections, *snapshots.of_commit(before, commit.state, head)]
         if self.indexed:
             commit.passages = PassageChange(before.seq, head.seq, commit.passage_steps)
+        if head.marks is not before.marks or head.seq // snapshots.EVERY > before.seq // snapshots.EVERY:
+            snapshots.complete(commit, before, commit.state)
         future = self._store.commit(commit)
         if future.done():
             self._ended(commit, future, at_once=True)

@@ -11,6 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from memory_engine.core.aside import aside, freed
+from memory_engine.core.events.compaction import ThreadRewound
+from memory_engine.core.events.delivery import FactsRewound
 from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import RecordedEvent
@@ -121,7 +123,7 @@ class OpenThreads:
         self._generation = self._store.generation
         self.on_open: list[Callable[[ThreadRuntime], Awaitable[None]]] = []
         self.on_event: defaultdict[str, list[Callable[[ThreadRuntime, Reduced], None]]] = defaultdict(list)
-        for hiding in (MemoryForget, ThreadCleared):
+        for hiding in (MemoryForget, ThreadCleared, ThreadRewound, FactsRewound):
             self.on_event[hiding.event_type].append(self._show_no_more)
         self.on_facts: list[Callable[[ThreadRuntime], None]] = []
         self.on_due: list[Committed] = []
@@ -313,7 +315,9 @@ class OpenThreads:
     def _show_no_more(self, runtime: ThreadRuntime, step: Reduced) -> None:
         """Show nothing from memory that was made of what is hidden now."""
         self._kernel.caches.drop(runtime.id)
-        if step.stored.type == ThreadCleared.event_type:
+        if step.stored.type in (ThreadRewound.event_type, FactsRewound.event_type):
+            runtime.projections.let_go()
+        if step.stored.type != MemoryForget.event_type:
             runtime.compaction_backoff = 0
             runtime.incompressible.clear()
 

@@ -113,16 +113,31 @@ class PassageStep(PassageEnds, frozen=True, gc=False):
         return not (ended or self.drops or self.drop_keys or self.ends_all)
 
 
+class Hiding(msgspec.Struct, frozen=True):
+    """What a rewind changes in an index; `gaps` are the ranges of seqs that are hidden after it.
+
+    First, passages that only hidden events have ended go on, and so do those of the `returned` ranges that one of the
+    rewinds at `acts` has ended. Then the passages of hidden events end at the rewind.
+    """
+
+    gaps: tuple[tuple[int, int], ...] = ()
+    returned: tuple[tuple[int, int], ...] = ()
+    acts: tuple[int, ...] = ()
+
+
 class PassageChange(msgspec.Struct, frozen=True, gc=False):
     """The changes of the events with `after` < seq <= `upto`. They apply only if the index is at `after`.
 
-    A change of the whole log, made `afresh`, applies to any index: it replaces the content and the vectors.
+    A change of the whole log, made `afresh`, applies to any index: it replaces the content and the vectors. The change
+    of a rewind (its one event) begins with what that is `hiding`; its steps are those of events that are shown again,
+    without the passages that they had brought.
     """
 
     after: int
     upto: int
     steps: Sequence[PassageStep] = ()
     afresh: bool = False
+    hiding: Hiding | None = None
 
 
 Ahead = dict[int, tuple[Event, int, Extracted]]

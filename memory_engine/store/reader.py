@@ -21,7 +21,7 @@ from memory_engine.core.chain import (
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.base import Event, UnknownEvent
-from memory_engine.core.events.compaction import CompactionUndone
+from memory_engine.core.events.compaction import RESTORING
 from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.executor import apply_to_draft
@@ -37,11 +37,11 @@ E = TypeVar("E", bound=Event)
 
 if TYPE_CHECKING:
     from memory_engine.core import forgetting, lineage
-    from memory_engine.store import attested
+    from memory_engine.store import attested, rewinds
     from memory_engine.store import walk as walking
 else:
-    forgetting, lineage, attested, walking = lazy_modules(
-        "memory_engine", "core.forgetting core.lineage store.attested store.walk"
+    forgetting, lineage, attested, rewinds, walking = lazy_modules(
+        "memory_engine", "core.forgetting core.lineage store.attested store.rewinds store.walk"
     )
 
 PAGE = 512
@@ -216,8 +216,9 @@ class LogReader:
     async def cleared_at(self, thread_id: str, seq: int) -> int:
         """The seq at which the thread was last cleared up to `seq`, 0 if it never was."""
         mark = (await self.head(thread_id)).marks.get(ThreadCleared.event_type, 0)  # in a fork, too high
-        last = await self.walk(thread_id, upto=min(seq, mark), types=(ThreadCleared.event_type,)).last()
-        return last.seq if last is not None else 0
+        found = await self.walk(thread_id, upto=min(seq, mark), types=(ThreadCleared.event_type,)).all()
+        shown = await rewinds.shown_at(self, thread_id, seq)
+        return max((one.seq for one in found if shown.has(one.seq)), default=0)
 
     async def shown_at(self, thread_id: str, seq: int) -> State:
         """The state after the event at `seq`, without content that was forgotten since."""
@@ -394,7 +395,7 @@ class LogReader:
         originals: dict[str, str] = {}
 
         def original(chunk: Chunk, kind: str) -> tuple[str, ...]:
-            before = chunk.parent_ids[:1] if kind == CompactionUndone.event_type else ()
+            before = chunk.parent_ids[:1] if kind in RESTORING else ()
             originals.update((chunk.id, one) for one in before)
             return before
 

@@ -13,7 +13,8 @@ log's first.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,7 +22,10 @@ from memory_engine.core.aside import freed
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.state import State
 from memory_engine.core.threads import ForkPoint, Head, LiveChunk
-from memory_engine.store.protocol import ProjectionChange, RowSpan, Store, ThreadFilter
+from memory_engine.store.protocol import CommitUnit, ProjectionChange, RowSpan, Store, ThreadFilter
+
+if TYPE_CHECKING:
+    from memory_engine.core.rewinding import Rewinds
 
 PROJECTION = "snapshots"
 VERSION = 1
@@ -63,6 +67,32 @@ def forgotten_at(head: Head) -> int:
     return head.marks.get(MemoryForget.event_type, 0)
 
 
+_REWINDING = "thread_rewound", "facts_rewound"
+_DELIVERIES = frozenset({"outbox", "facts"})
+"""Projections that no rewind touches: they hold what is on its way to other threads, and what has left."""
+
+
+def rewound_at(head: Head) -> int:
+    """The seq of the last event that changed which events of a thread are shown, 0 if there was none."""
+    return max(head.marks.get(name, 0) for name in _REWINDING)
+
+
+def is_rewindable(projection: str) -> bool:
+    """Whether the rows of a projection are made again after a rewind."""
+    return projection not in _DELIVERIES
+
+
+def complete(commit: CommitUnit, before: Head, state: State) -> None:
+    """Add a commit's changes to caches.
+
+    A commit with a rewind writes no rows of views and no passages: who reads them next makes them of what is shown.
+    """
+    if rewound_at(commit.head) > rewound_at(before):
+        commit.projections = [one for one in commit.projections if not is_rewindable(one.projection)]
+        commit.passages = None
+    commit.projections = [*commit.projections, *of_commit(before, state, commit.head)]
+
+
 def vectors_dropped(seq: int) -> ProjectionChange:
     """The change that destroys all vectors of a thread's views: one of them may reveal forgotten text."""
     return ProjectionChange(*VIEW_VECTORS, {}, seq, (("", "\U0010ffff"),))
@@ -102,11 +132,18 @@ class Snapshots:
         self._read_only = read_only
         self._memory: dict[str, dict[str, bytes]] = {}
         self._origins: dict[str, ForkPoint | None] = {}
+        self.rewinds: dict[str, tuple[int, Rewinds]] = {}
+        """The rewinds of threads, up to the seq of the last one (see `store.rewinds`)."""
 
     def clear(self) -> None:
         """Drop what is in memory."""
         self._memory.clear()
         self._origins.clear()
+        self.rewinds.clear()
+
+    async def seqs_of(self, thread_id: str, event_ids: Sequence[str]) -> dict[str, int]:
+        """The seqs of those of the events that a thread has, by id."""
+        return {stored.id: stored.seq for stored in await self._store.find(thread_id, event_ids)}
 
     async def nearest_state(self, thread_id: str, seq: int) -> tuple[int, StateSnapshot] | None:
         """The newest snapshot of the state at this seq or before, and its seq; `None` without one."""

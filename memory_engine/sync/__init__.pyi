@@ -53,6 +53,7 @@ from memory_engine.replay.export.importer import ImportReport
 from memory_engine.replay.export.redaction import Redaction
 from memory_engine.replay.ledger import CacheLedger
 from memory_engine.replay.rereduce import RereduceReport
+from memory_engine.replay.rewind import RewindReport
 from memory_engine.replay.verify import VerifyProgress
 from memory_engine.replay.what_if import Change, WhatIfReport
 from memory_engine.replay.why import Why
@@ -356,6 +357,10 @@ class Thread:
     @property
     def replay(self) -> Replay[Past]:
         """Looks back: `verify`, `diff`, `why`, `bisect`, `ledger`, `what_if`, `export`, `rebuild`, `rereduce`."""
+    def rewind(
+        self, moment: MomentLike | None = None, *, redo: bool = False, dry_run: bool = False, reason: str = ""
+    ) -> RewindReport:
+        """Go back to a moment and continue from there: what came after it is taken back, by one recorded event."""
     @property
     def scratchpad(self) -> Scratchpad:
         """The scratchpad: snippets found by flows."""

@@ -14,6 +14,7 @@ from memory_engine.core.records import RecordedEvent
 from memory_engine.errors import ThreadNotFound
 from memory_engine.projections.base import Projection, ReadableRows, Rows, behind
 from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.store import rewinds
 
 R = TypeVar("R")
 K = TypeVar("K")
@@ -73,12 +74,16 @@ class Records(Generic[R]):
         return {seq: cast("Event", reader.decode(self._thread.id, row).event) for seq, row in stored.items()}
 
     async def history(self, *kinds: type[Event]) -> AsyncIterator[RecordedEvent]:
-        """All events of these kinds, oldest first, whatever came of them."""
+        """All events of these kinds that no rewind took back, oldest first, whatever came of them."""
         if not await self._thread.exists():
             return
         reader, types = self._thread.kernel.reader, [kind.event_type for kind in kinds]
-        async for stored in reader.walk(self._thread.id, upto=await self._thread.last_seq(), types=types):
-            yield reader.decode(self._thread.id, stored)
+        last = await self._thread.last_seq()
+        shown = await rewinds.shown_at(reader, self._thread.id, last)
+        async for stored in reader.walk(self._thread.id, upto=last, types=types):
+            recorded = reader.decode(self._thread.id, stored)
+            if shown.shows(recorded):
+                yield recorded
 
 
 def as_json(value: object) -> str:

@@ -30,6 +30,7 @@ from memory_engine.storage.postgres.rows import array_of, as_bytes, in_schema, t
 from memory_engine.storage.postgres.units import WRITE_PASSAGES, passage_columns
 from memory_engine.store.passages import (
     PLACES_BITS,
+    Hiding,
     LookedUp,
     LookUp,
     Member,
@@ -136,6 +137,8 @@ class PostgresPassages:
         async def written(connection: Connection) -> bool:
             thread = await Reads(connection, self._schema).there(thread_id, lock=LOCK)
             threads = [thread["tid"]], [thread["tenant_id"]]
+            if change.hiding is not None:
+                await self._hide(connection, thread["tid"], change)
             stood = await connection.fetchval(self._sql(WRITE_PASSAGES), *threads, index_version(), *columns)
             return bool(stood)
 
@@ -147,6 +150,44 @@ class PostgresPassages:
             _log.warning("the search index of thread %r is dropped, to be made again: %s", thread_id, error.why)
             await self._write(lambda c: c.execute(self._sql("SELECT @.drop_passages($1)"), tid_of(thread_id)))
             return False
+
+    async def _hide(self, connection: Connection, tid: int, change: PassageChange) -> None:
+        """End the passages of hidden events, and let those go on that no event has ended which is shown."""
+        hiding = change.hiding or Hiding()
+        stands = "AND EXISTS (SELECT 1 FROM @.passage_indexes i WHERE i.tid = $1 AND i.version = $2 AND i.seq = $3)"
+        at = tid, index_version(), change.after
+        for first, last in hiding.gaps:
+            await connection.execute(
+                self._sql(
+                    "UPDATE @.passages p SET ended = 0 "
+                    f"WHERE p.tid = $1 AND p.ended <> 0 AND p.ended BETWEEN $4 AND $5 {stands}"
+                ),
+                *at,
+                first,
+                last,
+            )
+        for first, last in hiding.returned:
+            await connection.execute(
+                self._sql(
+                    "UPDATE @.passages p SET ended = 0 "
+                    f"WHERE p.tid = $1 AND p.ended = ANY ($6) AND p.place >= $4 AND p.place < $5 {stands}"
+                ),
+                *at,
+                first << PLACES_BITS,
+                (last + 1) << PLACES_BITS,
+                list(hiding.acts),
+            )
+        for first, last in hiding.gaps:
+            await connection.execute(
+                self._sql(
+                    "UPDATE @.passages p SET ended = $6 "
+                    f"WHERE p.tid = $1 AND p.ended = 0 AND p.place >= $4 AND p.place < $5 {stands}"
+                ),
+                *at,
+                first << PLACES_BITS,
+                (last + 1) << PLACES_BITS,
+                change.upto,
+            )
 
     async def index_words(self, thread_id: str, *, at_most: int = INDEXED_BULK, at_least: int = WAITING_MIN) -> None:
         """Index the words of the waiting passages once enough wait, in transactions of a bounded size."""

@@ -63,6 +63,7 @@ WORDS: dict[str, list[list[str]]] = {
     "restore": [[URL, "new.db"], ["FILE.db", URL]],
     "completion": [],
     "retain": [["rules.toml", "--dry-run"], ["rules.toml", "--yes"]],
+    "rewind": [["t", "--to", "1"], ["t", "--redo", "--dry-run"]],
     "search": [["q", "--thread", "t"]],
     "show": [["t"]],
     "stats": [[]],

@@ -24,7 +24,7 @@ from memory_engine import (
 )
 from memory_engine import events as e
 from memory_engine.core.reduction import ReduceContext, appended
-from memory_engine.replay.rereduce import rising
+from memory_engine.replay.transition import rising
 from tests.engine.test_laws import EVENTS
 from tests.scripted_compactors import Scripted
 

@@ -89,6 +89,7 @@ def given(folder: Path) -> dict[str, Given]:
         "Thread.pin": {"text": "Oak"},
         "Thread.record": {"messages": [{"role": "user", "content": "more"}]},
         "Thread.replay.rereduce": {"from_seq": 1},
+        "Thread.rewind": {"moment": 1},
         "Thread.row": {"projection": OUTBOX, "key": "k"},
         "Thread.rows": {"projection": OUTBOX},
         "Thread.rows_between": {"projection": OUTBOX},

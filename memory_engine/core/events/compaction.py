@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from memory_engine.core.events.base import Body, Content, Event, SummaryLine, ToolCall, event
+from memory_engine.core.events.delivery import Delivery, Destination, FactsRewound
 from memory_engine.core.events.roles import ChunkId, Id, JsonText, Name, SeenSeq, Seq, StatusWord
 from memory_engine.errors.effects import Usage
 
@@ -175,6 +176,52 @@ class ThreadRereduced(Event):
         return restored_bodies(self.restored)
 
 
+class RewindReach(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Another thread with facts of the events of a rewind: the ids that they have there.
+
+    Facts of events that a rewind takes back are `hidden`, those of events that it brings back are `shown`.
+    """
+
+    destination: Destination
+    hidden: tuple[Id, ...] = ()
+    shown: tuple[Id, ...] = ()
+
+
+@event("thread_rewound", tracked=True, role="memory", chunks="copies", delivers="tenant")
+class ThreadRewound(Event):
+    """The thread continues from the moment `to`: the events since are taken back, and those of that moment are shown.
+
+    The log keeps all of them. Which events are shown after it follows from `to` alone (see `core.rewinding`). Chunks
+    go (`removed`) and come (`restored`), so that the state is that of the moment, without what was forgotten since.
+    `reach` are the threads that facts went to. `seen` is the seq of the state that all this was read from: the event
+    is refused after any other (0: not checked).
+    """
+
+    to: Seq
+    restored: tuple[RestoredChunk, ...] = ()
+    removed: tuple[ChunkId, ...] = ()
+    reach: tuple[RewindReach, ...] = ()
+    reason: str = ""
+    seen: SeenSeq = 0
+
+    bodies_in_order: ClassVar[bool] = True
+
+    def bodies(self) -> tuple[Body, ...]:
+        """One body for each chunk that comes back."""
+        return restored_bodies(self.restored)
+
+    def in_few_words(self) -> str:
+        """The moment, and why."""
+        return f"back to event {self.to}{f': {self.reason}' if self.reason else ''}"
+
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """The same, for the threads that facts of these events went to."""
+        return tuple(
+            Delivery(one.destination, FactsRewound(hidden=one.hidden, shown=one.shown, reason=self.reason))
+            for one in self.reach
+        )
+
+
 def restored_bodies(restored: tuple[RestoredChunk, ...]) -> tuple[Body, ...]:
     """The bodies that chunks share with an event that brings them along."""
     return tuple(
@@ -202,6 +249,8 @@ STEPS = frozenset(
     )
 )
 """The events that record a compaction, who made it, its end or its undoing."""
+RESTORING = frozenset({CompactionUndone.event_type, ThreadRewound.event_type})
+"""The types of events that put back chunks, each with the id that it had as the first of its parents."""
 
 
 @event("event_skipped", role="system", chunks="none")

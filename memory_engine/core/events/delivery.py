@@ -6,7 +6,7 @@ from typing import Literal, Protocol, runtime_checkable
 import msgspec
 
 from memory_engine.core.events.base import Event, event
-from memory_engine.core.events.roles import FactId, Id
+from memory_engine.core.events.roles import ChunkId, FactId, Id
 
 
 class Destination(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -40,6 +40,25 @@ class Withdrawing(Protocol):
     def withdrawn(self) -> Collection[int]:
         """The seqs of the events that brought them."""
         ...
+
+
+@event("facts_rewound", tracked=True, role="memory", chunks="own", delivers="ending")
+class FactsRewound(Event):
+    """Events of this thread (by their ids) are hidden from its views and its search, or shown again.
+
+    They came from a thread that was rewound, or repeat what it said. The log keeps them. Chunks of such copies go
+    (`removed`).
+    """
+
+    hidden: tuple[Id, ...] = ()
+    shown: tuple[Id, ...] = ()
+    removed: tuple[ChunkId, ...] = ()
+    reason: str = ""
+
+    def in_few_words(self) -> str:
+        """How many events, and why."""
+        parts = [f"{len(ids)} {how}" for ids, how in ((self.hidden, "hidden"), (self.shown, "shown again")) if ids]
+        return f"{', '.join(parts)}{f': {self.reason}' if self.reason else ''}"
 
 
 class RefusedFact(msgspec.Struct, frozen=True):

@@ -16,7 +16,13 @@ from memory_engine.core.chain import commitments, decode_row, is_redacted
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import ReductionRecord, decode_reduction, encode_json, encode_reduction, resolve_chunks
 from memory_engine.core.events.base import Event, SummaryLine, TakenOut
-from memory_engine.core.events.compaction import CompactionCompleted, CompactionUndone, RestoredChunk, ThreadRereduced
+from memory_engine.core.events.compaction import (
+    CompactionCompleted,
+    CompactionUndone,
+    RestoredChunk,
+    ThreadRereduced,
+    ThreadRewound,
+)
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.events.roles import FieldKind
@@ -180,8 +186,8 @@ class LogRedactor:
                     ]
                     value["replacements"][share.body]["lines"] = msgspec.to_builtins(less)
                     self._hidden.chunks.add(summary.id)
-        if isinstance(event, CompactionUndone | ThreadRereduced) and isinstance(value, dict):
-            for chunk, restored in zip(record.chunks, value["restored"], strict=False):
+        if isinstance(event, CompactionUndone | ThreadRereduced | ThreadRewound) and isinstance(value, dict):
+            for chunk, restored in zip(record.chunks, value.get("restored", ()), strict=False):
                 if self._is_copy(chunk):
                     restored.update(walk.value(dict(restored), _RESTORED, FieldKind.TEXT, (), Hide.TEXTS))
                     self._hidden.chunks.add(chunk.id)

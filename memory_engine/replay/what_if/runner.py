@@ -26,6 +26,7 @@ from memory_engine.core.events.compaction import (
     CompactionUndone,
     EventSkipped,
     ThreadRereduced,
+    ThreadRewound,
 )
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.executor import apply_to_draft
@@ -381,7 +382,7 @@ class Rerun:
 
     def _check_undone(self, stored: StoredEvent, event: Event) -> None:
         """Refuse an undoing that would bring back a chunk that the change forgets: its chunks are recorded with it."""
-        if not isinstance(event, CompactionUndone | ThreadRereduced):
+        if not isinstance(event, CompactionUndone | ThreadRereduced | ThreadRewound):
             return
         for one in event.restored:
             ids = (one.original, *one.parent_ids)

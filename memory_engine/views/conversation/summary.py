@@ -20,6 +20,7 @@ from memory_engine.llm.base import LanguageModel, MemoryModel, ask
 from memory_engine.projections.base import Rows
 from memory_engine.runtime.config import ConversationLimits
 from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.store import rewinds
 from memory_engine.views.conversation.fold import (
     CONVERSATION,
     ConversationRow,
@@ -225,8 +226,9 @@ async def _covered_in_log(
     """The sources of a summary, read from the log again, without forgotten content: exchanges, loose messages."""
     rows: Rows[ConversationRow] = Rows(CONVERSATION.row, {})
     chunks: list[Chunk] = []
-    began = await thread.kernel.reader.cleared_at(thread.id, await thread.last_seq())
-    async for event in thread.events(after=began):
+    last = await thread.last_seq()
+    began = await thread.kernel.reader.cleared_at(thread.id, last)
+    async for event in rewinds.shown_events(thread.kernel.reader, thread.id, after=began, upto=last):
         chunks += event.chunks if event.seq <= summary.upto else ()
         if isinstance(event.event, CONVERSATION.events) and not isinstance(event.event, SummaryRolled):
             CONVERSATION.apply(rows, event)

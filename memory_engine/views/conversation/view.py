@@ -33,6 +33,7 @@ from memory_engine.errors import (
     MemoryEngineError,
 )
 from memory_engine.llm.base import MemoryModel
+from memory_engine.runtime.eras import era_of
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.conversation.exchanges import Cycle, Exchange, Summary, exchange_of_event
 from memory_engine.views.conversation.fold import (
@@ -75,11 +76,11 @@ async def opened(thread: ThreadHandle, content: Content) -> CycleRow:
         cycle, count = cycle_of(rows), tally_of(rows).cycles
         if cycle is not None and cycle.question == question:
             return cycle
-        at = await _said_just_now(thread, question)
-        said = [] if at else [NewEvent(UserMessage(content=content), id=f"conversation:question:{count}")]
+        at, era = await _said_just_now(thread, question), await era_of(thread)
+        said = [] if at else [NewEvent(UserMessage(content=content), id=f"conversation:question:{count}{era}")]
         started = NewEvent(
             CycleStarted(question=question, question_at=at or -1),
-            id=f"conversation:cycle:{count}",
+            id=f"conversation:cycle:{count}{era}",
             causation_id=said[0].id if said else "",
         )
         try:
@@ -140,11 +141,12 @@ async def finish(thread: ThreadHandle, found: CycleRow | ExchangeRow, finished: 
     A second caller with the same answer gets the first one's exchange: a model may have made another short form of it.
     Raises `IdempotencyConflict` for another answer.
     """
-    exchange_id = f"conversation:exchange:{found.seq}"
+    era = await era_of(thread)
+    exchange_id = f"conversation:exchange:{found.seq}{era}"
     new = [NewEvent(finished, id=exchange_id, causation_id=found.event_id)]
     if finished.answer_at < 0:
         said = LlmTextResponse(content=finished.answer)
-        new.insert(0, NewEvent(said, id=f"conversation:answer:{found.seq}", causation_id=found.event_id))
+        new.insert(0, NewEvent(said, id=f"conversation:answer:{found.seq}{era}", causation_id=found.event_id))
     conflict: IdempotencyConflict | None = None
     try:
         await thread.dispatch_all(new)

@@ -14,6 +14,7 @@ from memory_engine.errors import ModelError
 from memory_engine.errors.effects import Usage
 from memory_engine.llm.base import LanguageModel, ask
 from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.store import rewinds
 from memory_engine.views.layers.entries import metadata_of
 from memory_engine.views.layers.events import Layer, LayerLine, MemoryAppended, MemoryCleared, MemoryRemoved
 from memory_engine.views.layers.fold import EPISODIC, LAYERS, WITHHELD, EntryRow, keys_of, recorded_row, summary_of
@@ -202,8 +203,10 @@ async def covered_rows(
     if window is not None:
         after = max(after, summary.upto - window)
     rows: dict[int, EntryRow] = {}
-    async for stored in reader.walk(thread.id, after=after, upto=head if at is None else min(at, head)):
-        if stored.type not in _TYPES:
+    last = head if at is None else min(at, head)
+    shown = await rewinds.shown_at(reader, thread.id, last)
+    async for stored in reader.walk(thread.id, after=after, upto=last):
+        if stored.type not in _TYPES or not shown.shows(stored):
             continue
         event = reader.decode(thread.id, stored)
         match event.event:

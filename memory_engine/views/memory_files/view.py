@@ -14,6 +14,7 @@ from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import Receipt, RecordedEvent
 from memory_engine.errors import IdempotencyConflict, InvalidFilePath, MemoryFileExists, UnknownMemoryFile
 from memory_engine.projections.base import ReadableRows
+from memory_engine.runtime.eras import era_of
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.store.reader import MomentLike
 from memory_engine.views.memory_files.events import MemoryFilesDeleted, MemoryFilesMoved, MemoryFileWritten
@@ -144,7 +145,8 @@ class MemoryFiles:
     async def history(self, path: str = "") -> Sequence[FileVersion]:
         """The events of the file at a path, oldest first, also from before it moved there, and of deleted ones there.
 
-        Without a path, those of all files. Leaves out forgotten versions, and those made from them.
+        Without a path, those of all files. Leaves out versions that a rewind took back, and forgotten ones with those
+        made from them.
         """
         path = _checked_path(path) if path else ""
         history = _History()
@@ -175,7 +177,8 @@ class MemoryFiles:
             rows = await self._thread.rows(MEMORY_FILES)
             event, base = wanted(rows), changed_at(rows)
             try:
-                return await self._thread.dispatch(event, event_id=f"memory_files:{base}")
+                event_id = f"memory_files:{base}{await era_of(self._thread)}"
+                return await self._thread.dispatch(event, event_id=event_id)
             except IdempotencyConflict:
                 tries += 1
                 if tries == TRIES_MAX:

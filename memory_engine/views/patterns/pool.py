@@ -28,6 +28,7 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import ThreadKind
 from memory_engine.runtime.queue import Prepared
 from memory_engine.runtime.scoped import ScopeHandle
+from memory_engine.store import rewinds
 from memory_engine.store.attested import Imported, imported_of
 from memory_engine.store.protocol import RowSpan, Store
 from memory_engine.views.patterns.events import PatternPublished, PatternRevoked, PatternWithdrawn
@@ -200,13 +201,23 @@ async def withdraw_orphans(tenant: ThreadHandle) -> None:
     """Revoke the orphans. Idempotent: a second call finds none."""
     if not tenant.id.startswith(TENANTS):
         return
-    found = orphans(await tenant.rows(PATTERNS))
+    rows = await tenant.rows(PATTERNS)
+    found = [*orphans(rows), *await _bereft_by_rewinds(tenant, shares(rows))]
     elsewhere = await imported_of(tenant.kernel.store, tenant.id) if found else Imported()
     for share, reason in found:
         if share.seqs[-1] in elsewhere:
             continue  # the thread that recorded the approval published it, and must withdraw it
         with suppress(ThreadClosed):
             await tenant.dispatch(revocation(share, reason=reason), event_id=f"bereft:{share.share}:{share.seqs[-1]}")
+
+
+async def _bereft_by_rewinds(tenant: ThreadHandle, held: Sequence[ShareRow]) -> list[tuple[ShareRow, str]]:
+    """The shares whose lines were all taken back where they came from."""
+    if not held:
+        return []
+    shown = await rewinds.shown_at(tenant.kernel.reader, tenant.id, await tenant.last_seq())
+    gone = (share for share in held if share.approvals and not any(shown.has(one.source) for one in share.approvals))
+    return [(share, "its line was taken back") for share in gone]
 
 
 def revocation(share: ShareRow, *, by: str = "", reason: str = "") -> PatternRevoked:

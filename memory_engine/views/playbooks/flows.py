@@ -13,6 +13,7 @@ from memory_engine.errors import IdempotencyConflict, UnknownFlow
 from memory_engine.language.secrets import holds_secret
 from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.delivery import Relay
+from memory_engine.runtime.eras import era_of
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.views.playbooks.events import FeedbackGiven, FlowCompleted, PlaybookCall, PlaybookPromoted
@@ -140,7 +141,8 @@ class Flows:
             sources=(record.event_id, *said),
             destination=Destination("user", info.user_id, info.tenant_id),
         )
-        return NewEvent(event, id=derived_id("playbook", record.flow_id), causation_id=record.event_id)
+        event_id = derived_id("playbook", record.flow_id) + await era_of(self._thread)
+        return NewEvent(event, id=event_id, causation_id=record.event_id)
 
     async def _is_first(self, promotion: NewEvent) -> bool:
         try:
@@ -165,7 +167,8 @@ class Flows:
         if not matches:
             return None
         playbook = matches[0].playbook
-        event_id = derived_id("recalled", str(await self._asked_at()), flow_dact, user_query, playbook.id)
+        asked_at = str(await self._asked_at())
+        event_id = derived_id("recalled", asked_at, flow_dact, user_query, playbook.id) + await era_of(self._thread)
         if not await self._thread.kernel.store.find(self._thread.id, [event_id]):
             try:
                 await Scratchpad(self._thread).write(playbook.text, flow=flow_dact, recalled=True, event_id=event_id)

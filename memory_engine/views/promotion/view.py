@@ -15,6 +15,7 @@ from memory_engine.errors import IdempotencyConflict, UnknownChunk
 from memory_engine.language.secrets import mask_secrets
 from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.delivery import Relay
+from memory_engine.runtime.eras import era_of
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.life import forget
 from memory_engine.runtime.scoped import ScopeHandle
@@ -176,7 +177,8 @@ class Promotion:
 
     async def _recorded(self, asked: _Judging, snippets: Sequence[Snippet]) -> dict[str, str]:
         """Return the snippets that have a verdict of this trigger, mapped to the id of its event."""
-        ids = {asked.event_id(snippet): snippet.id for snippet in snippets}
+        era = await era_of(self._thread)
+        ids = {asked.event_id(snippet) + era: snippet.id for snippet in snippets}
         found = await self._thread.kernel.store.find(self._thread.id, list(ids))
         return {ids[stored.id]: stored.id for stored in found}
 
@@ -233,13 +235,14 @@ class Promotion:
         owner = await self._owner()
         seqs = sorted({judgement.snippet.seq for judgement in judgements})
         sources = dict(zip(seqs, await self._thread.kernel.reader.ids_at(self._thread.id, seqs), strict=True))
+        era = await era_of(self._thread)
         noted = {verdict.snippet for verdict in await self.verdicts() if verdict.noted}  # once a conversation
         events = []
         for judgement in judgements:
             event = self._decided(asked, judgement, owner, sources[judgement.snippet.seq])
             if judgement.snippet.id not in noted and _is_noted(judgement, owner):
                 event = msgspec.structs.replace(event, noted=Destination("user", owner.user_id, owner.tenant_id))
-            events.append(NewEvent(event, id=asked.event_id(judgement.snippet)))
+            events.append(NewEvent(event, id=asked.event_id(judgement.snippet) + era))
         return await self._thread.dispatch_all(events)
 
     def _decided(self, asked: _Judging, judgement: Judgement, owner: Owner, source: str) -> PromotionDecided:

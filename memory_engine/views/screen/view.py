@@ -20,6 +20,7 @@ from memory_engine.core.state import StateView
 from memory_engine.core.tool_calls import cache_key, canonical
 from memory_engine.errors import IdempotencyConflict, InvalidParameters
 from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows, row_of
+from memory_engine.runtime.eras import era_of
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.screen.events import ProactiveResult, ScreenInjected, screen_description
 
@@ -154,7 +155,8 @@ class Screen:
             content=content, results=recorded, session_id=session_id, claim=self._thread.kernel.new_id()
         )
         try:
-            receipt = await self._thread.dispatch(event, event_id=f"screen:{session.seq}:{session_id}")
+            event_id = f"screen:{session.seq}:{session_id}{await era_of(self._thread)}"
+            receipt = await self._thread.dispatch(event, event_id=event_id)
         except IdempotencyConflict:  # another sender was first
             return []
         return render_all(receipt.chunks, self._thread.kernel[ContextBuilder].renderers)
