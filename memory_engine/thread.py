@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from memory_engine.views.promotion import view as promotion
     from memory_engine.views.scratchpad import view as scratchpad
     from memory_engine.views.screen import view as screen
+    from memory_engine.views.statements import view as statements
     from memory_engine.views.tool_cache import view as tool_cache
 else:
     of_thread = lazy_module("memory_engine.administration.of_thread")
@@ -57,6 +58,7 @@ else:
     reports = lazy_module("memory_engine.views.report")
     scratchpad = lazy_module("memory_engine.views.scratchpad.view")
     screen = lazy_module("memory_engine.views.screen.view")
+    statements = lazy_module("memory_engine.views.statements.view")
     tool_cache = lazy_module("memory_engine.views.tool_cache.view")
     listing, undo = lazy_modules("memory_engine.compaction", "listing undo")
     life, provider_messages, recordings = lazy_modules("memory_engine.runtime", "life messages recording")
@@ -203,6 +205,11 @@ class Thread(Grouped):
     def screen(self) -> "screen.Screen":
         """The screen that the person is looking at."""
         return screen.Screen(self)
+
+    @property
+    def statements(self) -> "statements.Statements":
+        """Decides which statements later ones replace; searches use what is decided."""
+        return statements.Statements(self)
 
     @property
     def memory(self) -> "layers.Memory":

@@ -41,7 +41,7 @@ from memory_engine.llm.base import LanguageModel
 from memory_engine.options import Models, OlderOptions, Parts
 from memory_engine.plugins import Plugin
 from memory_engine.projections.base import Projection
-from memory_engine.recall.hits import Found
+from memory_engine.recall.hits import Found, Hit
 from memory_engine.recall.index import IndexProgress
 from memory_engine.replay.anchors import Anchor, Contradicted
 from memory_engine.replay.bisect import Bisection
@@ -97,6 +97,7 @@ from memory_engine.views.promotion.view import PromotionReport
 from memory_engine.views.report import Report
 from memory_engine.views.scratchpad.view import Snippet
 from memory_engine.views.screen.view import ProactiveTool, ScreenRow
+from memory_engine.views.statements.view import ComparedStatements, Decision
 from memory_engine.views.tool_cache.view import CachedCall, CacheEntry
 
 P = TypeVar("P")
@@ -453,6 +454,9 @@ class Thread:
     def state(self, *, at: MomentLike | None = None) -> State:
         """The state after the last event, or as of an earlier moment, without what was forgotten since."""
     @property
+    def statements(self) -> Statements:
+        """Decides which statements later ones replace; searches use what is decided."""
+    @property
     def tool_cache(self) -> ToolCache:
         """Tool results that later exchanges may use."""
     def undo_compaction(self, compaction: str = "", *, reason: str = "") -> Receipt:
@@ -765,6 +769,15 @@ class Screen:
         """Tell the agent about the screen: an assistant message, then a call and its result for each tool."""
     def is_injected(self, *, at: int | None = None) -> bool:
         """Whether the agent has the screen in this session (or that of an earlier seq)."""
+
+class Statements:
+    """Decides which of a thread's statements later ones replace. Searches use what is decided."""
+    def compare(self, *questions: str, pairs_max: int = ..., model: LanguageModel | None = None) -> ComparedStatements:
+        """Ask a model about pairs of statements that questions raise, each pair once, and record each answer."""
+    def decisions(self, *, at: int | None = None) -> tuple[Decision, ...]:
+        """Return what is decided of each pair, oldest decision first. `at`: as of an earlier seq."""
+    def still_holds(self, decision: Decision | Hit | str, *, by: str = "") -> Receipt:
+        """Overrule a decision: the earlier statement still holds. No model decides about this pair again."""
 
 class Memory:
     """Working, episodic, semantic and procedural memory of one thread. Everything in it comes from the log."""
