@@ -7,6 +7,8 @@ machine. Lines are dealt in turn to a dev half and a held-out half (of the kinds
     python -m benchmarks.recall_now                     both halves, per language
     python -m benchmarks.recall_now --half dev --failures
     python -m benchmarks.recall_now --kinds             statements of many kinds, per kind
+    python -m benchmarks.recall_now --decider oracle    after decisions that are all right: what they can give at most
+    python -m benchmarks.recall_now --decider URL       after those of a model on a server that speaks OpenAI's protocol
 """
 
 import argparse
@@ -38,6 +40,7 @@ from memory_engine import (
     UserMessage,
 )
 from memory_engine.language.text import pairs, stop_words, words
+from memory_engine.llm import Completion, LanguageModel, OpenAIModel
 from memory_engine.recall import Hit
 from memory_engine.recall.superseding import CURRENT
 
@@ -51,6 +54,8 @@ TOPICAL_EVERY = 4
 """One turn in this number has a word of the question and does not answer it; so does the assistant's reply."""
 LIMIT = 20
 CONTEXT_TOKENS = 1_000
+PAIRS_MAX = 20
+"""Pairs of statements about which a decider is asked for each question."""
 By = Literal["user", "assistant", "tool"]
 BEGUN = datetime(2026, 1, 5, 8, tzinfo=UTC)
 TOPIC_CHARS_MIN = 4
@@ -179,11 +184,40 @@ def _topics(update: Update, verbs: frozenset[str]) -> list[str]:
     return [word for word in asked if len(word) >= TOPIC_CHARS_MIN]
 
 
-async def tried(engine: Engine, case: Case) -> Outcome:
-    """Fill a chat and ask its questions."""
+class Oracle:
+    """A language model that knows of each pair of statements whether it is one of the updates."""
+
+    name = "oracle"
+
+    def __init__(self) -> None:
+        self.updates: set[tuple[str, str]] = set()
+
+    async def complete(
+        self, messages: Sequence[Mapping[str, object]], *, temperature: float, max_tokens: int, timeout_s: float
+    ) -> Completion:
+        """Say whether the pair in a message is an update."""
+        shown = str(messages[-1]["content"])
+        is_one = any(
+            f"\n{older}\n</earlier>" in shown and f"\n{newer}\n</later>" in shown for older, newer in self.updates
+        )
+        return Completion(text="REPLACED" if is_one else "UNRELATED", model=self.name)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+async def tried(engine: Engine, case: Case, decider: LanguageModel | None = None) -> Outcome:
+    """Fill a chat and ask its questions, after the decisions of a model where there is one."""
     thread = await engine.create_thread()
     await thread.dispatch_all(_events(case))
     update, still = case.update, case.still
+    if decider is not None:
+        if isinstance(decider, Oracle):
+            decider.updates = {(update.older, update.newer)}
+        for question in filter(None, (update.ask, update.before, still.ask)):
+            done = await thread.views.statements.compare(question, pairs_max=PAIRS_MAX, model=decider)
+            if done.failure:
+                print(f"{update.ask}: {done.failure}")
     found = await thread.search(update.ask, limit=LIMIT)
     order = [hit.text for hit in found]
     context = await thread.context(max_tokens=CONTEXT_TOKENS, query=update.ask)
@@ -238,12 +272,14 @@ def _lifted(found: Sequence[Hit]) -> frozenset[str]:
     return frozenset(hit.text for hit in found if hit.why.startswith(CURRENT))
 
 
-async def outcomes(half: str, at_most: int | None = None, *, of_kinds: bool = False) -> list[Outcome]:
+async def outcomes(
+    half: str, at_most: int | None = None, *, of_kinds: bool = False, decider: LanguageModel | None = None
+) -> list[Outcome]:
     """The first `at_most` cases of a half (default: all), in an engine in memory that compacts nothing."""
     config = EngineConfig(compaction=CompactionPolicy(enabled=False))
     async with memory_engine.open(":memory:", config=config) as engine:
         found = cases_of_kinds(half) if of_kinds else cases(half)
-        return [await tried(engine, case) for case in found[:at_most]]
+        return [await tried(engine, case, decider) for case in found[:at_most]]
 
 
 def figures(found: Sequence[Outcome]) -> dict[str, dict[str, float]]:
@@ -274,13 +310,24 @@ def main() -> None:
     parser.add_argument("--half", choices=HALVES, help="only this half")
     parser.add_argument("--kinds", action="store_true", help="the statements of many kinds")
     parser.add_argument("--failures", action="store_true", help="list what went wrong")
+    parser.add_argument("--decider", help="oracle, or the URL of a server that speaks OpenAI's protocol")
+    parser.add_argument("--at-most", type=int, help="so many chats of each half")
     options = parser.parse_args()
+    decider = _decider(options.decider) if options.decider else None
     for half in (options.half,) if options.half else HALVES:
-        found = asyncio.run(outcomes(half, of_kinds=options.kinds))
+        found = asyncio.run(outcomes(half, options.at_most, of_kinds=options.kinds, decider=decider))
         print(json.dumps({half: figures(found)}, indent=1))
         if options.failures:
             for one in found:
                 _print_failures(one)
+
+
+def _decider(name: str) -> LanguageModel:
+    if name == "oracle":
+        return Oracle()
+    import openai
+
+    return OpenAIModel(openai.AsyncOpenAI(base_url=f"{name}/v1", api_key="x"), "small", retries=0)
 
 
 def _print_failures(one: Outcome) -> None:

@@ -162,6 +162,7 @@ if TYPE_CHECKING:
     from memory_engine.views.screen.events import ProactiveResult, ScreenInjected
     from memory_engine.views.session_items.events import SessionItemAdded, SessionItemRemoved
     from memory_engine.views.sessions.events import SessionBegun, SessionEntryKept, SharedStateSet
+    from memory_engine.views.statements.events import StatementsCompared
     from memory_engine.views.tool_cache.events import ToolCacheDropped, ToolCacheHit, ToolResultCached
 
     BUILTIN_EVENTS: tuple[type[Event], ...]
@@ -223,6 +224,7 @@ _HOMES = {
     ".views.screen.events": "ProactiveResult ScreenInjected",
     ".views.session_items.events": "SessionItemAdded SessionItemRemoved",
     ".views.sessions.events": "SessionBegun SessionEntryKept SharedStateSet",
+    ".views.statements.events": "StatementsCompared",
     ".views.tool_cache.events": "ToolCacheDropped ToolCacheHit ToolResultCached",
 }
 
@@ -314,8 +316,8 @@ __all__ = [
     "ResultsOffloaded", "RewindReach", "RuleReference", "ScratchpadRemoved", "ScratchpadWritten", "ScreenInjected",
     "SeenSeq", "Seq", "SeqBack", "SeqBound", "SeqText", "SessionBegun", "SessionEnded", "SessionEntryKept",
     "SessionItemAdded", "SessionItemRemoved", "SessionStarted", "SharedStateSet", "SkillError", "SkillResult",
-    "SourceCallId", "SourceChunkId", "SourceEventId", "SourceSeq", "SourceSeqBack", "StatusWord", "SubagentError",
-    "SubagentResult", "SummaryLine", "SummaryRolled", "SystemFailure", "TakenOut", "TaskAbandoned",
+    "SourceCallId", "SourceChunkId", "SourceEventId", "SourceSeq", "SourceSeqBack", "StatementsCompared", "StatusWord",
+    "SubagentError", "SubagentResult", "SummaryLine", "SummaryRolled", "SystemFailure", "TakenOut", "TaskAbandoned",
     "TaskCompleted",
     "TaskStarted", "TaskTerminated", "TextPart", "ThreadCleared", "ThreadRereduced", "ThreadRewound", "ThreadSeeded",
     "ThreadUpdated",

@@ -38,6 +38,7 @@ from memory_engine.core.state import State
 from memory_engine.errors import IntegrityError, ThreadNotFound
 from memory_engine.language.text import terms
 from memory_engine.recall.candidates import Choice
+from memory_engine.recall.decided import note_question
 from memory_engine.recall.extractors import MEMORY
 from memory_engine.recall.hits import Found, Hit, Shown, read_passages
 from memory_engine.recall.question import TERMS_MAX
@@ -118,6 +119,7 @@ async def recalled_into(thread: ThreadHandle, state: State, recall: RecallReques
     kinds = OWN_KINDS + OTHER_KINDS if others else OWN_KINDS
     zone = await kernel[Recall].zone(thread.id)
     asked = Asked(query=query, limit=limit, kinds=kinds, upto=recall.at or 0, zone=zone)
+    note_question(kernel, thread.id, query)
     found, behind, choice = await kernel[Recall].search_in_parts((thread.id, *others), asked, READ_AT_ONCE)
     block = _Block(draft, query, choice)
     count = len(found)

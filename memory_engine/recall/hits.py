@@ -30,6 +30,10 @@ KINDS = (
 """The kinds of passages from built-in events. Your own events may add others."""
 
 
+SUPERSEDED = " (superseded)"
+"""The end of a statement in a context that a later one is known to replace."""
+
+
 class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """A passage that was found. It counts as recalled: nothing is learned from it a second time.
 
@@ -38,7 +42,9 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     search (see `EngineConfig.timezone`). `about` is the title or heading above it. `score` is from 0 to 1 within its
     search; `why` names the signals that it mostly rests on, and `parts`, if you asked for them, what each added. `key`
     names what the passage belongs to ("preference:verbosity", "document:<id>:…"). `likeness` is the model's cosine of
-    question and passage, if both have a vector. `alike` are ids of events whose near-duplicates were left out.
+    question and passage, if both have a vector. `alike` are ids of events whose near-duplicates were left out. Of a
+    statement that a decision says is replaced, `superseded_by` is the id of the event whose statement replaces it, and
+    `decided_by` that of the event that decided so (see `thread.views.statements`).
     """
 
     json_names = "text kind role speaker about at thread_id seq event_id event_type key score why parts alike"
@@ -61,6 +67,13 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     likeness: float | None = None
     alike: tuple[str, ...] = ()
     recalled: bool = True
+    superseded_by: str = ""
+    decided_by: str = ""
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values; of a replaced statement also what replaces it, and what decided so."""
+        replaced = {"superseded_by": self.superseded_by, "decided_by": self.decided_by} if self.superseded_by else {}
+        return super().as_data() | replaced
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -87,7 +100,7 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
     def _said(self) -> str:
         named = (name for name in (self.speaker or self.role, self.about) if name)
-        return ": ".join((*named, self.text))
+        return ": ".join((*named, self.text)) + SUPERSEDED * bool(self.superseded_by)
 
 
 Missing = Literal["embedder", "re-ranker"]

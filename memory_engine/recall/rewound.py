@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec import structs
+
 from memory_engine.core.chain import decode_event
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.rewinding import REWINDING, Rewinds, difference
@@ -37,7 +39,7 @@ def hiding_at(known: Rewinds, seq: int) -> Hiding:
 def repeated(steps: Iterable[PassageStep], hiding: Hiding) -> list[PassageStep]:
     """What those of the steps end whose events are shown again."""
     return [
-        PassageStep(one.seq, (), one.keys, one.prefixes, one.seqs, one.twins, (), (), one.origins, one.ends_all)
+        structs.replace(one, rows=(), drops=(), drop_keys=())
         for one in steps
         if not one.only_adds and any(first <= one.seq <= last for first, last in hiding.returned)
     ]

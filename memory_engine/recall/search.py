@@ -36,6 +36,7 @@ from memory_engine.errors import (
 )
 from memory_engine.llm.vectors import Embedder, Vector, dimension_of
 from memory_engine.recall.candidates import Choice, Gathered
+from memory_engine.recall.decided import Decided, StatementDecisions, threads_to_read
 from memory_engine.recall.hits import Found, Hit, Missing, RankedHits, texts_at
 from memory_engine.recall.index import BATCH, Embedding, Indexing, SearchModels, embed
 from memory_engine.recall.question import Question, read_question
@@ -201,12 +202,12 @@ class Searching:
             ranked = await self._ranked(question, choice, wanted, current)
             if is_built_in(self._models.ranker):
                 ranked = await self._with_replies(question, choice, ranked, gaps)
-            best = RankedHits(
-                self._kernel, choice, ranked, current.read, gaps.of, explain=asked.explain, zone=question.zone
-            )
+            decided, ranked = await self._with_decided(asked, question, choice, ranked, gaps)
+            read = current.read.union(decided.concerned(ranked, choice.thread_ids))
+            best = RankedHits(self._kernel, choice, ranked, read, gaps.of, explain=asked.explain, zone=question.zone)
             hits = await best.first(count)
         hits, failure = await self._reranked(text, hits)
-        settled = current.settled(hits)
+        settled = decided.settled(current.settled(hits, decided), current.asks)
         if not asked.explain:  # what is lifted has a part that says so
             settled = [replace(hit, parts={}) if hit.parts else hit for hit in settled]
         hits, others = best.parted(settled, count)
@@ -252,6 +253,25 @@ class Searching:
             return ranked
         texts = await texts_at(self._kernel, choice.thread_ids, set(replying.asking.values()), gaps.of)
         return replying.promoted({place: one.text.text for place, one in texts.items()})
+
+    async def _with_decided(
+        self, asked: Asked, question: Question, choice: Choice, ranked: Sequence[Ranked], gaps: "_Gaps"
+    ) -> tuple[Decided, Sequence[Ranked]]:
+        """What is decided of the ranked, and these with the replacements that fit the search."""
+        read, pairs = self._kernel.made(StatementDecisions).read, {}
+        for thread_id in threads_to_read(ranked, choice.thread_ids):
+            with gaps.of(thread_id):
+                pairs[thread_id] = await read(self._kernel, thread_id, asked.upto)
+        decided = Decided(pairs)
+        added: list[Ranked] = []
+        for thread_id, places in decided.lacking(ranked, choice.thread_ids).items():
+            wanted = _look_up_request(asked, question, asked.parts.get(thread_id, _WHOLE))
+            number = choice.thread_ids.index(thread_id) << THREAD_BITS
+            with gaps.of(thread_id):
+                wanted = replace(wanted, terms=(), listed=(), near=tuple(places))
+                looked = await self._indexing.look_up(thread_id, wanted, gaps.until_s)
+                added += [Ranked(number | place, 0.0, {}) for place in places if place in looked.chosen]
+        return decided, [*ranked, *added]
 
     async def _meaning(self, text: str, deadline_s: float) -> _Meaning:
         embedder = self._models.embedder

@@ -32,7 +32,7 @@ from memory_engine.store.snapshots import forgotten_at
 if TYPE_CHECKING:
     from memory_engine.llm import base, vectors
     from memory_engine.llm.vectors import Embedder
-    from memory_engine.recall import hits, likeness, search
+    from memory_engine.recall import decided, hits, likeness, search
     from memory_engine.recall.candidates import Choice
     from memory_engine.recall.hits import Found, Hit
     from memory_engine.recall.likeness import TextIndex
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from memory_engine.recall.search import Asked
 else:
     base, vectors = lazy_modules("memory_engine.llm", "base vectors")
-    hits, likeness, search = lazy_modules("memory_engine.recall", "hits likeness search")
+    decided, hits, likeness, search = lazy_modules("memory_engine.recall", "decided hits likeness search")
 
 _log = logging.getLogger("memory_engine.recall")
 
@@ -249,6 +249,7 @@ async def search_thread(  # noqa: PLR0913 - what narrows a search, by keyword
     upto = await thread.upto(at) if is_there else 0
     if upto == 0:
         return hits.Found(query=query)
+    decided.note_question(thread.kernel, thread.id, query)
     return await thread.kernel[Recall].search((thread.id,), evolve(wanted, upto=upto or 0))
 
 

@@ -12,18 +12,19 @@ Pure and deterministic, over the passages that one search has found. `lexicon.py
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress, pairwise, product
 from operator import not_
+from typing import Literal
 
 import msgspec
-from msgspec.structs import replace
 
 from memory_engine.core.lazy import regex
 from memory_engine.language.rough import asks, rough_sentences, spaced_clauses
 from memory_engine.language.text import fold_case, is_unspaced, words
+from memory_engine.recall.decided import Decided, lifted
 from memory_engine.recall.hits import Hit, passage_of
 from memory_engine.recall.lexicon import KEY_CHARS, NOTHING, Reading, keys_of, words_of
 from memory_engine.recall.matter import PARTNER, TEXT_CHARS_MAX, Matter, read_matter
 from memory_engine.recall.question import Question
-from memory_engine.recall.ranking import SCORE_DIGITS, Candidate, Ranked
+from memory_engine.recall.ranking import Candidate, Ranked
 
 BEST_READ = 20
 """Number of best hits that are read as statements: an outdated statement often matches best by its words."""
@@ -322,8 +323,13 @@ class Current:
         shown = {one.place for one in ranked}.union(*(one.alike for one in ranked))
         return [Ranked(place, 0.0, {}) for place in best if place not in shown]
 
-    def settled(self, hits: Sequence[Hit]) -> list[Hit]:
-        """Return the hits, outdated ones after their successors.
+    @property
+    def asks(self) -> Literal["now", "before", "event"]:
+        """Return what the question asks for: what is true now, what was, or a past event."""
+        return "now" if self._matter is None else self._matter.asks
+
+    def settled(self, hits: Sequence[Hit], decided: Decided) -> list[Hit]:
+        """Return the hits, outdated ones after their successors. What is decided otherwise stays.
 
         If the question asks for the past, the order is the reverse. A lifted statement comes before the other of its
         pair, and at least third. Partners that are not lifted are left out. No hit is marked as outdated: of statements
@@ -332,15 +338,15 @@ class Current:
         matter = self._matter
         if matter is None or not self.read:
             return list(hits)
-        by = _superseders(matter, [hit if hit.passage in self._passages else None for hit in hits])
+        by = _superseders(matter, [hit if hit.passage in self._passages else None for hit in hits], decided)
         settled = list(hits)
-        lifted = by.items() if matter.asks == "before" else [(newer, older) for older, newer in by.items()]
-        place: dict[int, float] = {n: n for n, hit in enumerate(hits) if hit.why}
-        for first, second in lifted:
+        pairs = by.items() if matter.asks == "before" else [(newer, older) for older, newer in by.items()]
+        place: dict[int, float] = {n: n for n, hit in enumerate(hits) if hit.why or decided.replaces(hit)}
+        for first, second in pairs:
             goal = min(second, LIFTED_TO)
             if goal < place.get(first, len(hits)):
                 place[first] = goal - 0.5
-                settled[first] = _lifted(settled[first], hits[goal])
+                settled[first] = lifted(settled[first], hits[goal], CURRENT)
         return [settled[n] for n in sorted(place, key=lambda n: (place[n], -n))]
 
 
@@ -382,8 +388,8 @@ class _SoughtMatter:
         return all(key in text for key in self._asked)
 
 
-def _superseders(matter: Matter, hits: Sequence[Hit | None]) -> dict[int, int]:
-    """Map each outdated hit to the newest hit that supersedes it, both by index."""
+def _superseders(matter: Matter, hits: Sequence[Hit | None], decided: Decided) -> dict[int, int]:
+    """Map each outdated hit to the newest hit that supersedes it, both by index; not one that is decided to hold."""
     read = [
         (hit, n, claims)
         for n, hit in enumerate(hits)
@@ -392,7 +398,9 @@ def _superseders(matter: Matter, hits: Sequence[Hit | None]) -> dict[int, int]:
     read.sort(key=lambda one: (one[0].at, one[0].thread_id, one[0].seq, one[0].n))
     found: dict[int, tuple[int, int]] = {}
     for at, (hit, n, claims) in enumerate(read):
-        later = [one for one in reversed(read[at + 1 :]) if _may_know(matter, hit, one[0])]
+        later = [
+            one for one in reversed(read[at + 1 :]) if _may_know(matter, hit, one[0]) and not decided.holds(hit, one[0])
+        ]
         near = [one for one in later if one[0].score >= NEAR_MIN * hit.score]
         for judge, others in ((supersedes, later), (answers_anew, near)):
             pairs = ((m, [a for a in claims if any(judge(matter, a, b) for b in newer)]) for _, m, newer in others)
@@ -415,10 +423,3 @@ def _may_know(matter: Matter, older: Hit, newer: Hit) -> bool:
     if {newer.role, older.role}.isdisjoint(_NOT_PEOPLE) and matter.subject and not matter.speakers:
         return True
     return (older.role, older.speaker) == (newer.role, newer.speaker)
-
-
-def _lifted(hit: Hit, other: Hit) -> Hit:
-    """Return the hit with the score of the hit whose place it takes; the gain is a separate signal."""
-    gained = round(other.score - hit.score, SCORE_DIGITS)
-    why = f"{CURRENT} {gained:.2f}" + (f", {hit.why}" if hit.why else "")
-    return replace(hit, score=other.score, parts={**hit.parts, CURRENT: gained}, why=why)

@@ -267,6 +267,8 @@ class _Blocks:
             "event_type": hit.event_type,
             "covered_by": list(dict.fromkeys(covered)),
             "alike": list(hit.alike),
+            "superseded_by": hit.superseded_by,
+            "decided_by": hit.decided_by,
         }
         chunks = [tree.chunk((hit.thread_id, chunk.id), relation="part of", level=3) for chunk in made]
         event = [tree.event(place, relation="part of", level=3)] if place in trace.events and not chunks else []

@@ -40,7 +40,7 @@ from memory_engine.language.masking import Mask
 from memory_engine.llm.base import LanguageModel
 from memory_engine.options import Models, OlderOptions, Parts
 from memory_engine.plugins import Plugin
-from memory_engine.recall.hits import Found
+from memory_engine.recall.hits import Found, Hit
 from memory_engine.recall.index import IndexProgress
 from memory_engine.replay.anchors import Anchor, Contradicted
 from memory_engine.replay.bisect import Bisection
@@ -97,6 +97,7 @@ from memory_engine.views.promotion.view import PromotionReport
 from memory_engine.views.report import Report
 from memory_engine.views.scratchpad.view import Snippet
 from memory_engine.views.screen.view import ProactiveTool, ScreenRow
+from memory_engine.views.statements.view import ComparedStatements, Decision
 from memory_engine.views.tool_cache.view import CachedCall, CacheEntry
 
 MYPY = False
@@ -646,7 +647,7 @@ class ThreadCompactions:
         """Put the originals back in place of a compaction's summaries: by its id, a summary's id, or the latest."""
 
 class Views:
-    """The views of a thread: your own, the rows of any by its name, the flows, and a report."""
+    """The views of a thread: your own, the rows of any by its name, the flows, decisions on statements, and a report."""
     def delivered(self) -> None:
         """Wait until the facts that this thread has for others (a promotion, a playbook) have arrived there."""
     @property
@@ -656,6 +657,9 @@ class Views:
         """The rows of a registered projection by its name, up to date with the head or as of a moment."""
     def report(self, *, at: int | None = None) -> Report:
         """A report for people: memory, cached results, and the agent's messages. `at`: as of an earlier seq."""
+    @property
+    def statements(self) -> Statements:
+        """Decides which statements later ones replace; searches use what is decided."""
 
 class StoreAdmin:
     """Acts on the whole store: keys, copies, holds, retention, and the record of all of them."""
@@ -898,6 +902,15 @@ class Screen:
         """Tell the agent about the screen: an assistant message, then a call and its result for each tool."""
     def is_injected(self, *, at: int | None = None) -> bool:
         """Whether the agent has the screen in this session (or that of an earlier seq)."""
+
+class Statements:
+    """Decides which of a thread's statements later ones replace. Searches use what is decided."""
+    def compare(self, *questions: str, pairs_max: int = ..., model: LanguageModel | None = None) -> ComparedStatements:
+        """Ask a model about pairs of statements that questions raise, each pair once, and record each answer."""
+    def decisions(self, *, at: int | None = None) -> tuple[Decision, ...]:
+        """Return what is decided of each pair, oldest decision first. `at`: as of an earlier seq."""
+    def still_holds(self, decision: Decision | Hit | str, *, by: str = "") -> Receipt:
+        """Overrule a decision: the earlier statement still holds. No model decides about this pair again."""
 
 class Memory:
     """Working, episodic, semantic and procedural memory of one thread. Everything in it comes from the log."""

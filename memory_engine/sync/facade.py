@@ -51,6 +51,7 @@ HOMES = {
     "Conversation": "views.conversation.view",
     "ToolCache": "views.tool_cache.view",
     "Screen": "views.screen.view",
+    "Statements": "views.statements.view",
     "Memory": "views.layers.view",
     "SharedMemory": "views.layers.shared_memory",
     "Preferences": "views.preferences.view",

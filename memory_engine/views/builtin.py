@@ -18,6 +18,7 @@ from memory_engine.core.lazy import StandIn
 from memory_engine.core.state import Mark
 from memory_engine.plugins import DeferredPlugin, Plugin
 from memory_engine.projections.base import Projection
+from memory_engine.recall.decided import DecidedPair, StatementDecisions
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel, ThreadKind
@@ -77,6 +78,18 @@ async def _is_shown(situation: Situation) -> bool:
 
 async def _standing(thread: ThreadHandle, seq: int) -> Sequence[str]:
     return cast("Sequence[str]", await _awaited(_lazy_object("brief.plugin:standing"), thread, seq))
+
+
+async def _decisions(kernel: Kernel, thread_id: str, upto: int) -> Sequence[DecidedPair]:
+    """The decisions on a thread's statements. Without any, no row is read."""
+    runtime = kernel[OpenThreads].get(thread_id)
+    if runtime is not None:
+        await runtime.follow()
+    head = runtime.head if runtime is not None else await kernel.store.head(thread_id)
+    if "statements_compared" not in head.marks:
+        return ()
+    found = await _awaited(_lazy_object("statements.fold:read_decisions"), kernel, thread_id, upto)
+    return cast("Sequence[DecidedPair]", found)
 
 
 def _attach_patterns(kernel: Kernel) -> None:
@@ -345,6 +358,16 @@ VIEWS: tuple[DeferredPlugin, ...] = (
             ],
         ),
         event_types=("session_item_added", "session_item_removed"),
+    ),
+    DeferredPlugin(
+        Plugin(
+            "statements",
+            projections=[
+                _lazy_projection("statements.fold:STATEMENTS", "statements", "statements_compared memory_forget")
+            ],
+            settings=[StatementDecisions(_decisions)],
+        ),
+        event_types=("statements_compared",),
     ),
     DeferredPlugin(
         Plugin(

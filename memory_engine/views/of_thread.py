@@ -13,15 +13,17 @@ from memory_engine.store.reader import MomentLike
 if TYPE_CHECKING:
     from memory_engine.views import report as reports
     from memory_engine.views.playbooks import flows
+    from memory_engine.views.statements import view as statements
 else:
     reports = lazy_module("memory_engine.views.report")
     flows = lazy_module("memory_engine.views.playbooks.flows")
+    statements = lazy_module("memory_engine.views.statements.view")
 
 V = TypeVar("V")
 
 
 class Views:
-    """The views of a thread: your own, the rows of any by its name, the flows, and a report."""
+    """The views of a thread: your own, the rows of any by its name, flows, decisions on statements, a report."""
 
     def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread
@@ -48,6 +50,11 @@ class Views:
     def flows(self) -> "flows.Flows":
         """The flows that ran, and the playbooks made from them."""
         return flows.Flows(self._thread)
+
+    @property
+    def statements(self) -> "statements.Statements":
+        """Decides which statements later ones replace; searches use what is decided."""
+        return statements.Statements(self._thread)
 
     async def report(self, *, at: int | None = None) -> "reports.Report":
         """A report for people: memory, cached results, and the agent's messages. `at`: as of an earlier seq."""

@@ -97,6 +97,8 @@ VIEW_SAMPLES: tuple[Event, ...] = (
     e.SharedStateSet(app="shop", state='{"rate":2}', source_thread="t"),
     e.SessionItemAdded(head='{"role":"user","content":"', tail='"}', back=-1, is_cut=True),
     e.SessionItemRemoved(seq=2, claim="c1"),
+    e.StatementsCompared(older=1, newer=2, verdict="replaced", older_n=1, newer_n=2, model="m", prompt=1, usage=USAGE,
+                         failure="truncated", by="Ada"),
     e.PatternsJoined(industry="retail", secret="s3", min_tenants=2, by="ann"),
     e.PatternsLeft(industry="retail", by="ann", reason="sold"),
     e.PatternProposed(industry="retail", line=3, source=3, text="Sales of [name] dip.", found=(TAKEN_OUT,),

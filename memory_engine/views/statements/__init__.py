@@ -1,0 +1,1 @@
+"""Statements: decisions on whether a later one replaces an earlier one."""
