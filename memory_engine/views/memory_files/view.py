@@ -236,15 +236,15 @@ class _History:
                 self._add(recorded, file_id, edit, path, content)
             case MemoryFilesMoved(old_paths=old_paths, new_paths=new_paths):
                 moving = [(new, self._live.pop(old, None)) for old, new in zip(old_paths, new_paths, strict=False)]
-                for new, file_id in moving:
-                    if file_id is not None:
-                        self._live[new] = file_id
-                        self._add(recorded, file_id, "moved", new, self._files[file_id][-1].content)
+                for new, moved in moving:
+                    if moved is not None:
+                        self._live[new] = moved
+                        self._add(recorded, moved, "moved", new, self._files[moved][-1].content)
             case MemoryFilesDeleted(paths=paths):
                 for path in paths:
-                    file_id = self._live.pop(path, None)
-                    if file_id is not None:
-                        self._add(recorded, file_id, "deleted", path, "")
+                    deleted = self._live.pop(path, None)
+                    if deleted is not None:
+                        self._add(recorded, deleted, "deleted", path, "")
             case MemoryForget() as forget:
                 self._forget(forget.origins())
 
