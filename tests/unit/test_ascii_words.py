@@ -8,7 +8,9 @@ from memory_engine.language.leaning import leans
 from memory_engine.language.sentences import word_count, words
 from memory_engine.language.text import COMPOUND_WORD, has_ascii_words
 
-WORDS = st.sampled_from("I'll could you please the mill isn't it's that's 7:30 a.b@c.de done Ann's don't they let's x_y".split())
+WORDS = st.sampled_from(
+    "I'll could you please the mill isn't it's that's 7:30 a.b@c.de done Ann's don't they let's x_y".split()
+)
 MARKS = st.sampled_from([" ", "… ", " …", "“", "” ", " – ", "—", ", ", ". ", "'", "…'"])
 PROSE = st.lists(st.tuples(WORDS, MARKS), min_size=1, max_size=12).map(
     lambda pairs: "".join(word + mark for word, mark in pairs)
