@@ -19,7 +19,7 @@ from memory_engine.language.phrases import (
     traits_of,
 )
 from memory_engine.language.sentences import Statement, words
-from memory_engine.language.text import fold_case
+from memory_engine.language.text import fold_case, has_ascii_words
 
 Voice = tuple[str, str]
 OPEN_BOX = ("[ ]", "☐", "TODO", "FIXME")
@@ -54,7 +54,7 @@ def remark(statement: Statement) -> Remark:
     text, asks, said = statement.text, statement.asks, statement.said
     traits = traits_of(said)
     opening = traits if len(text) <= PROMISE_CHARS else traits_of(words(text[:PROMISE_CHARS]))
-    if not text.isascii():
+    if not has_ascii_words(text[:PROMISE_CHARS]):
         opening |= PROMISES | REQUESTS
     promises = opening & PROMISES > 0 and holds("promises", text, PROMISE_CHARS)
     return Remark(

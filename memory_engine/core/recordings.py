@@ -13,7 +13,7 @@ Add a reader to a plug-in (`Plugin.reader`), and `ingest` tries it before its ow
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, Protocol
@@ -65,6 +65,9 @@ class RecordedConversation:
     `branch_of` is the label of the conversation that this is an abandoned branch of, which comes before it, and `after`
     the key of the last record that both have in common, empty if they have none: it becomes a fork there.
 
+    `tree` are the keys of all records of the conversation and its branches: a branch that is not the one its thread
+    goes on with becomes a fork, also if it is current by now. Leave it empty where a file cannot have branches.
+
     `shape` says what the records hold. With `strict`, a result without its call is an error; else it is kept as an
     observation.
     """
@@ -76,6 +79,7 @@ class RecordedConversation:
     agent_id: str = ""
     branch_of: str | None = None
     after: str = ""
+    tree: Collection[str] = ()
     shape: Literal["message", "event"] = "message"
     strict: bool = False
 

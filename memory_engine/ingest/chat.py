@@ -74,9 +74,11 @@ class ChatReader:
         """Forget the message read last: the engine has not taken its events."""
         self._format, self._dialogue = self._before
 
-    def copy(self) -> "ChatReader":
-        """Another one that waits for the same results."""
-        return copy(self)  # each record is taken with a dialogue of its own
+    def copy(self, thread_id: str = "") -> "ChatReader":
+        """Another one that waits for the same results, in another thread if one is named."""
+        copied = copy(self)  # each record is taken with a dialogue of its own
+        copied._thread_id = thread_id or self._thread_id
+        return copied
 
     def read(self, value: object, number: int) -> RecordReading:
         """The events of message `number` (from 1), or of the items of a response: a `ResponseItems`.

@@ -52,8 +52,8 @@ class Translator(Protocol):
         """Forget the record read last: the engine has not taken its events."""
         ...
 
-    def copy(self) -> "Translator":
-        """Another one that knows what this one does now."""
+    def copy(self, thread_id: str = "") -> "Translator":
+        """Another one that knows what this one does now, for another thread if one is named."""
         ...
 
 
@@ -99,9 +99,9 @@ class EventReader:
     def refused(self) -> None:
         """Nothing to forget: every event is complete."""
 
-    def copy(self) -> "EventReader":
+    def copy(self, thread_id: str = "") -> "EventReader":
         """The same: every event is complete."""
-        return self
+        return EventReader(thread_id, self._registry) if thread_id else self
 
     def _event(self, value: Mapping[str, object]) -> Event:
         name = record_text(value, "type")

@@ -1,44 +1,46 @@
 """Dispatching what files hold, record by record, so that threads compact as they would have live."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from attrs import define, field, frozen
-from msgspec.structs import replace
+from attrs import define, evolve, field, frozen
 
-from memory_engine.compaction.service import CompactionService
-from memory_engine.compaction.thresholds import is_due
 from memory_engine.core.aside import on_thread
-from memory_engine.core.codec import encode_json
 from memory_engine.core.events.compaction import CompactionCompleted
-from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.core.recordings import PAUSE, Reader, Record, RecordedConversation, RecordedFile
-from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
+from memory_engine.core.records import RecordedEvent
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine, kernel_of
-from memory_engine.errors import IdempotencyConflict, IngestError, InvalidInput, ReducerError, ThreadExists
+from memory_engine.errors import IngestError, InvalidInput, ThreadExists, ThreadNotFound
+from memory_engine.ingest.branches import Branches, Line
 from memory_engine.ingest.chat import ChatReader
 from memory_engine.ingest.events import EventReader, RecordReading, Translator, UnusableRecord, event_id
-from memory_engine.ingest.known import dispatched
+from memory_engine.ingest.filling import (
+    Filling,
+    Target,
+    ThreadIngested,
+    dispatch_records,
+    error_with_place,
+    take,
+    thread_id_of,
+)
 from memory_engine.ingest.readers import reader_of
 from memory_engine.ingest.records import open_recording
 from memory_engine.ingest.responses import by_response
 from memory_engine.plugins import RecordingReaders
-from memory_engine.runtime.queue import BlockingReason
-from memory_engine.runtime.threads import OpenThreads
-from memory_engine.thread import Thread, handle_of
+from memory_engine.thread import Thread
 
 T = TypeVar("T")
+_Responses = Sequence[Sequence[Record | IngestError]]
 
 ERRORS_LISTED_MAX = 1_000
 RECORDS_AT_ONCE = 16
-EVENTS_AT_ONCE, BYTES_AT_ONCE = 64, 64 * 1024
-"""Small messages share a commit: at most this number of records, with no more events and bytes than these."""
-CHUNKS_OF_EVENT_MAX, FRAME_TOKENS = 2, 16
+"""Small messages share a commit: at most this number of records, with no more events and bytes than `filling` says."""
 
 
 @frozen(kw_only=True)
@@ -59,20 +61,6 @@ class IngestOptions:
     branches: bool = True
     limits: ReadingLimits = DEFAULT_LIMITS
     policy: CompactionPolicy | None = None
-
-
-@define
-class ThreadIngested:
-    """The outcome for one thread: records taken, and how many of their events are new or were known.
-
-    `branch_of` is the thread that it was forked from, if it is an abandoned branch of a conversation.
-    """
-
-    id: str
-    messages: int = 0
-    added: int = 0
-    known: int = 0
-    branch_of: str = ""
 
 
 @define
@@ -134,6 +122,8 @@ class Ingestion:
         added = kernel_of(self._engine)[RecordingReaders].added if self._engine is not None else ()
         self._readers = (*readers, *added)
         self.also_read: set[Path] = set()
+        self._root = ""
+        self._branches: Branches | None = None
 
     async def file(self, path: Path, name: str = "") -> bool:
         """Ingest a file, under a name if one is given.
@@ -194,8 +184,8 @@ class Ingestion:
             count = await on_thread(lambda: sum(isinstance(one, Record) for one in conversation.records))
             recording.left_out["message of another branch"] += count
             return True
-        branch_of = _thread_id(recording.name, conversation.branch_of) if conversation.branch_of is not None else ""
-        filling = _Filling(conversation, recording, _thread_id(recording.name, conversation.label), branch_of)
+        branch_of = thread_id_of(recording.name, conversation.branch_of) if conversation.branch_of is not None else ""
+        filling = Filling(conversation, recording, thread_id_of(recording.name, conversation.label), branch_of)
         translator = await self._translator(filling)
         try:
             if not await self._fill(filling, translator):
@@ -203,16 +193,17 @@ class Ingestion:
             if conversation.strict and filling.into is None and not self.report.invalid:
                 await self._into(filling)  # a conversation that holds nothing is a thread all the same
         finally:
-            if filling.stop_observing is not None:
-                filling.stop_observing()
-            if filling.into is not None:
-                await filling.into.thread.compaction.settle()
+            await filling.end()
         return True
 
-    async def _fill(self, filling: "_Filling", translator: Translator) -> bool:
+    async def _fill(self, filling: Filling, translator: Translator) -> bool:
         """Take the records of a conversation, a response in one commit; false if its file is given up."""
-        at_once = 1 if filling.recording.is_followed else RECORDS_AT_ONCE
-        async for some in _batches_on_thread(by_response(filling.conversation.records), at_once):
+        line = await self._line(filling)
+        at_once = 1 if filling.recording.is_followed or line is not None else RECORDS_AT_ONCE
+        async for found in _batches_on_thread(by_response(filling.conversation.records), at_once):
+            some: _Responses = found
+            if line is not None:
+                some, translator = await self._in_its_thread(found, line, translator, filling)
             together = [record for response in some for record in response]
             if (after := await self._all_at_once(together, translator, filling)) is not None:
                 translator = after
@@ -226,8 +217,45 @@ class Ingestion:
                     return True
         return True
 
+    async def _line(self, filling: Filling) -> Line | None:
+        """Return the line of a conversation with branches, if an earlier file was ingested into its thread."""
+        if filling.conversation.branch_of is None:
+            self._root, self._branches = filling.named, None
+        if not filling.conversation.tree or filling.recording.is_followed:
+            return None
+        engine = await self._opened()
+        if filling.conversation.branch_of is None:
+            with suppress(ThreadNotFound):
+                await engine.thread(filling.named).info()
+                self._branches = Branches(engine)
+        return Line(engine, filling.named, filling.conversation.tree) if self._branches is not None else None
+
+    async def _in_its_thread(
+        self, some: "_Responses", line: Line, translator: Translator, filling: Filling
+    ) -> tuple["_Responses", Translator]:
+        """Find the thread for the next response of a line, and return the response with the translator for it."""
+        branches, [record, *others] = self._branches, some[0]
+        if branches is None or isinstance(record, IngestError) or not record.key:
+            return some, translator
+        if filling.branch_of and filling.into is None and line.thread_id == filling.named:
+            if (held := await branches.holder(filling.branch_of, record.key)) is not None:
+                line.thread_id, filling.branch_of = held[0], ""
+                branches.add(filling.named, held[0])
+            elif (held := await branches.holder(filling.branch_of, filling.conversation.after)) is not None:
+                filling.branch_of = held[0]
+        if await line.leaves_at(record.key):
+            fork = f"{self._root}/branch-{record.key}"
+            branches.add(filling.named, fork)
+            await filling.leave(line.thread_id, line.seq)
+            await line.leave_for(fork, record.key)
+            some = ([evolve(record, parent=""), *others],)  # what it follows is in the thread that it leaves
+        if filling.thread_id == line.thread_id:
+            return some, translator
+        filling.thread_id = line.thread_id
+        return some, translator.copy(line.thread_id)
+
     async def _one_by_one(
-        self, records: Sequence[Record | IngestError], translator: Translator, filling: "_Filling"
+        self, records: Sequence[Record | IngestError], translator: Translator, filling: Filling
     ) -> bool:
         """Take records with a commit each, up to one that cannot be taken; false if the file is given up at it."""
         for record in records:
@@ -235,7 +263,7 @@ class Ingestion:
                 self._paused()
                 continue
             why = await self._record(record, translator, filling)
-            if why and self._ends(_error_with_place(why + self._kept(filling), filling, record)):
+            if why and self._ends(error_with_place(why + self._kept(filling), filling, record)):
                 return False
             if filling.is_refused:
                 return True
@@ -248,7 +276,7 @@ class Ingestion:
         self,
         records: Sequence[Record | IngestError],
         translator: Translator,
-        filling: "_Filling",
+        filling: Filling,
         *,
         of_any_size: bool = False,
     ) -> Translator | None:
@@ -271,7 +299,7 @@ class Ingestion:
             into = filling.into or await self._into(filling)
         except (InvalidInput, UnusableRecord):
             return None
-        if not await _dispatch_records(readings, into, of_any_size=of_any_size):
+        if not await dispatch_records(readings, into, of_any_size=of_any_size):
             return None
         for _ in readings:
             into.result.messages += 1
@@ -284,7 +312,7 @@ class Ingestion:
         if self._on_pause is not None:
             self._on_pause(self.report)
 
-    async def _record(self, record: Record | IngestError, translator: Translator, filling: "_Filling") -> str:
+    async def _record(self, record: Record | IngestError, translator: Translator, filling: Filling) -> str:
         """Take one record; returns why it cannot be taken, if so."""
         if isinstance(record, IngestError):
             return record.why
@@ -300,41 +328,41 @@ class Ingestion:
         except (InvalidInput, UnusableRecord) as error:
             filling.is_refused = True
             return str(error)
-        why = await _take(translator, reading, into)
+        why = await take(translator, reading, into)
         if not why:
             into.result.messages += 1
             if self._on_record is not None:
                 self._on_record(self.report)
         return why
 
-    async def _into(self, filling: "_Filling") -> "_Target":
+    async def _into(self, filling: Filling) -> "Target":
         """The thread that a conversation goes to: made once its first record is known to be usable."""
         thread = await self._thread(filling)
         engine = await self._opened()
         filling.stop_observing = engine.observe(self._observe)
         its = ThreadIngested(thread.id, branch_of=filling.branch_of)
-        filling.into = _Target(thread, (await thread.state()).seq, its)
+        filling.into = Target(thread, (await thread.state()).seq, its)
         self.report.threads.append(filling.into.result)
         return filling.into
 
-    def _kept(self, filling: "_Filling") -> str:
+    def _kept(self, filling: Filling) -> str:
         """Describe the part of a thread that is kept when its file is given up."""
         if filling.into is None or self._options.skip_invalid:
             return ""
         count = filling.into.result.messages
         return f" (kept {count} message{'s' * (count != 1)} before it)"
 
-    async def _translator(self, filling: "_Filling") -> Translator:
+    async def _translator(self, filling: Filling) -> Translator:
         if filling.conversation.shape == "event":
             return EventReader(filling.thread_id, (await self._opened()).events)
         given, strict = filling.recording.format, filling.conversation.strict
         return ChatReader(filling.thread_id, format=given, native=True, strict=strict)
 
-    async def _thread(self, filling: "_Filling") -> Thread:
+    async def _thread(self, filling: Filling) -> Thread:
         engine = await self._opened()
         user, tenant = self._options.user_id, self._options.tenant_id
         thread_id, its = filling.thread_id, filling.conversation
-        parent = _thread_id(filling.recording.name, its.parent) if its.parent is not None else ""
+        parent = thread_id_of(filling.recording.name, its.parent) if its.parent is not None else ""
         try:
             if filling.branch_of:
                 return await _forked(engine, filling)
@@ -355,10 +383,10 @@ class Ingestion:
         return thread
 
 
-async def _forked(engine: Engine, filling: "_Filling") -> Thread:
+async def _forked(engine: Engine, filling: Filling) -> Thread:
     """The fork for a branch, from the message after which it was left."""
-    after, at = filling.conversation.after, 0
-    if after:
+    after, at = filling.conversation.after, filling.left_at
+    if after and not at:
         [*found] = await kernel_of(engine).store.find(filling.branch_of, [event_id(filling.branch_of, after)])
         if not found:
             raise UnusableRecord(f"it branches off message {after!r}, which is not in thread {filling.branch_of!r}")
@@ -366,14 +394,11 @@ async def _forked(engine: Engine, filling: "_Filling") -> Thread:
     return await engine.thread(filling.branch_of).fork(at, thread_id=filling.thread_id)
 
 
-def _thread_id(name: str, label: str) -> str:
-    return f"{name}/{label}" if label else name
-
-
 async def _batches_on_thread(values: Iterator[T], at_once: int) -> AsyncIterator[tuple[T, ...]]:
     """Yield the values, `at_once` at a time, read in a thread so that a long line does not block the event loop."""
     while some := await on_thread(lambda: tuple(islice(values, at_once))):
         yield some
+<<<<<<< HEAD
 
 
 @define
@@ -490,3 +515,5 @@ def _error_with_place(why: str, filling: _Filling, record: Record | IngestError)
         return IngestError(path, record.line, why)
     thread = f"{filling.thread_id}, " if filling.conversation.label else ""
     return IngestError(path, record.line, f"{thread}message {record.number}: {why}")
+=======
+>>>>>>> inout

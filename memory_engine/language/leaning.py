@@ -4,8 +4,7 @@ A check by closed lists (`leaning.toml`) of the languages that have one; in othe
 in doubt, a sentence leans: showing it with the sentence before it costs space and changes no meaning.
 """
 
-import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain, islice
 
@@ -13,7 +12,14 @@ from memory_engine.core.lazy import regex
 from memory_engine.language.identification import function_words
 from memory_engine.language.lists import word_lists
 from memory_engine.language.phrases import is_courteous, phrase_list
-from memory_engine.language.text import COMPOUND_WORD, common_words, is_unspaced, stop_words
+from memory_engine.language.text import (
+    ASCII_WORD,
+    COMPOUND_WORD,
+    common_words,
+    has_ascii_words,
+    is_unspaced,
+    stop_words,
+)
 
 REPLY_WORDS_MAX = 4
 """A reply that begins with a yes or no is complete if it has more words than these: it then repeats the question."""
@@ -24,18 +30,32 @@ REMEMBERED_MAX = 2_048
 """Maximum number of sentences whose answers are kept."""
 LOOKAHEAD_WORDS = 5
 _CLAUSE_MARKS = frozenset(",;:.!?\u2026()\u2013\u2014\uff0c\u3002\u3001\uff1b\uff1a\uff01\uff1f-")
+_CLAUSE_ENDS = _CLAUSE_MARKS | {""}
+"""What follows the last word of a clause: a mark, or nothing."""
+_WORD_BEFORE = regex(rf"({COMPOUND_WORD.pattern})(?=\s?(\S?))")
+_ASCII_WORD_BEFORE = regex(rf"({ASCII_WORD.pattern})(?=\s?(\S?))")
+"""A word, and the sign behind it or behind the blank that follows it."""
 _PLAIN = regex("[a-z]+(?:'[a-z]+)?")
 _NO_VERB_ENDINGS = ("ed", "ing", "ly")
 
 
 def leans(text: str) -> bool:
     """Return True if a sentence has no meaning without words that it does not contain."""
-    if text.isascii() and _triggers().isdisjoint(_PLAIN.findall(text.lower())):
+    is_plain = has_ascii_words(text)
+    if is_plain and not _may_lean(text):
         return False
-    sentence = _FoldedSentence(text)
+    sentence = _FoldedSentence(text, is_plain=is_plain)
     return bool(sentence.words) and (
         sentence.replies() or sentence.holds_phrase() or sentence.compares() or sentence.points()
     )
+
+
+def _may_lean(text: str) -> bool:
+    """Return False only for a text without a word by which one may lean. In ASCII, contractions do not count."""
+    triggers, said = _triggers(), _PLAIN.findall(text.lower())
+    if not triggers.isdisjoint(said):
+        return True
+    return not text.isascii() and any(word.partition("'")[0] in triggers for word in said if "'" in word)
 
 
 def is_incomplete(text: str) -> bool:
@@ -75,8 +95,24 @@ def _phrases(name: str) -> tuple[str, ...]:
 
 
 @cache
-def _phrase_pattern() -> re.Pattern[str]:
-    return re.compile("|".join(map(re.escape, _phrases("phrases"))))
+def _phrases_by_head() -> Mapping[str, Sequence[str]]:
+    """Return the phrases that point elsewhere, by their first words, each between blanks."""
+    found: dict[str, list[str]] = {}
+    for phrase in _phrases("phrases"):
+        found.setdefault(phrase.split(" ")[1], []).append(phrase)
+    return found
+
+
+@cache
+def _reply_words_max() -> int:
+    """Return the number of words of the longest phrase of a reply."""
+    return max(len(phrase.split(" ")) for phrase in _lists("replies"))
+
+
+@cache
+def _referring() -> frozenset[str]:
+    """Return the words that may point to something."""
+    return frozenset(chain(*map(_lists, ("pronouns", "possessive", "things", "pointing", "that"))))
 
 
 @cache
@@ -91,20 +127,20 @@ def _triggers() -> frozenset[str]:
 class _FoldedSentence:
     """A sentence as folded words, each with whether a mark of a clause follows it."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.words: list[tuple[str, bool]] = []
-        self.written: list[str] = []
-        for match in islice(COMPOUND_WORD.finditer(text), WORDS_MAX):
-            word = match.group()
-            ends = (text[match.end() : match.end() + 2].lstrip() or ".")[0] in _CLAUSE_MARKS
-            self.written.append(word)
-            self.words.append((word.casefold().replace("\u2019", "'"), ends))
+    def __init__(self, text: str, *, is_plain: bool | None = None) -> None:
+        is_plain = has_ascii_words(text) if is_plain is None else is_plain
+        self._text, self._pattern = text, _ASCII_WORD_BEFORE if is_plain else _WORD_BEFORE
+        self._written: list[tuple[str, str]] | None = None
+        if is_plain:
+            found = self._pattern.findall(text.lower())[:WORDS_MAX]
+            self.words: list[tuple[str, bool]] = [(word, mark in _CLAUSE_ENDS) for word, mark in found]
+        else:
+            found = self._pattern.findall(text)[:WORDS_MAX]
+            self.words = [(word.casefold().replace("\u2019", "'"), mark in _CLAUSE_ENDS) for word, mark in found]
         self.start = 0
         joining = _lists("joining")
         while self.start < len(self.words) - 1 and self.words[self.start][0] in joining:
             self.start += 1
-        self.folded = f" {' '.join(word for word, _ in self.words)} "
 
     def replies(self) -> bool:
         """Return True if it agrees with or answers another's words, and adds too little to be complete."""
@@ -113,7 +149,8 @@ class _FoldedSentence:
             return True
         if self._repeats_a_verb():
             return True
-        begun = f" {' '.join(word for word, _ in self.words[self.start :] if not word.isdecimal())} "
+        said = islice((word for word, _ in self.words[self.start :] if not word.isdecimal()), _reply_words_max())
+        begun = f" {' '.join(said)} "
         return begun.startswith(_phrases("replies")) or (
             is_unspaced(first) and first.startswith(tuple(_lists("replies_unspaced")))
         )
@@ -133,8 +170,11 @@ class _FoldedSentence:
 
     def holds_phrase(self) -> bool:
         """Return True if it holds a phrase that points elsewhere."""
-        if _phrase_pattern().search(self.folded) is not None:
-            return True
+        said, by_head = [word for word, _ in self.words], _phrases_by_head()
+        if heads := by_head.keys() & said:
+            folded = f" {' '.join(said)} "
+            if any(phrase in folded for head in heads for phrase in by_head[head]):
+                return True
         first = self.words[0][0]
         return is_unspaced(first) and first.startswith(tuple(_lists("phrases_unspaced")))
 
@@ -145,15 +185,19 @@ class _FoldedSentence:
     def points(self) -> bool:
         """Return True if a word points to something that nothing before it in the sentence brings in."""
         has_any = had_any = is_told = False
+        referring, clauses = _referring(), _lists("clauses")
         for n, (word, ends) in enumerate(self.words):
             base = word.partition("'")[0] if word.endswith(("'s", "'re", "'ve", "'ll", "'d")) else word
-            is_resolved = is_told and (base in _lists("pointing") or base in _lists("that"))
-            has_named = had_any if self._is_object(n, base) else has_any
-            if not is_resolved and self._points_here(n, base, has_any=has_named):
-                return True
+            if base in referring:
+                is_resolved = is_told and (base in _lists("pointing") or base in _lists("that"))
+                has_named = had_any if self._is_object(n, base) else has_any
+                if not is_resolved and self._points_here(n, base, has_any=has_named):
+                    return True
             is_told = is_told or (ends and has_any)
             has_any = has_any or self.introduces(n) or self.is_name(n) or _is_many(base) or (ends and _is_content(base))
-            had_any = has_any if ends or base in _lists("clauses") else had_any
+            had_any = had_any or (has_any and (ends or base in clauses))
+            if is_told and had_any:
+                return False  # whatever comes later has something to point to
         return False
 
     def _points_here(self, n: int, word: str, *, has_any: bool) -> bool:
@@ -179,13 +223,18 @@ class _FoldedSentence:
 
     def is_name(self, n: int) -> bool:
         """Return True for a word with a capital or digit inside the sentence, and for a name at its beginning."""
-        written, (word, _) = self.written[n], self.words[n]
+        written, (word, _) = self._as_written(n), self.words[n]
         if any(map(str.isdigit, written)):
             return True
         if not written[0].isupper() or word.partition("'")[0] == "i":
             return False
         is_inside = n > self.start or not word.endswith((*_NO_VERB_ENDINGS, "s"))
         return is_inside and _is_content(word.partition("'")[0])
+
+    def _as_written(self, n: int) -> str:
+        if self._written is None:
+            self._written = self._pattern.findall(self._text)
+        return self._written[n][0]
 
     def _is_impersonal(self, n: int) -> bool:
         """Return True if "it" refers to what follows ("it is hard to …"), or to nothing."""

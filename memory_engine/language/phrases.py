@@ -9,7 +9,7 @@ from operator import or_
 from memory_engine.core.lazy import regex
 from memory_engine.language.identification import function_words
 from memory_engine.language.lists import word_lists
-from memory_engine.language.text import is_unspaced, negations
+from memory_engine.language.text import has_ascii_words, is_unspaced, negations
 
 WORDS_MAX = 16_384
 
@@ -32,10 +32,10 @@ def may_begin(text: str, *names: str) -> bool:
 
     This fast check spares most texts a regular expression of hundreds of alternatives. It has no false negatives.
     """
-    if not text.isascii():
-        return True
     head = _HEAD.match(text)
-    return head is not None and head[1].lower() in _heads(*names)
+    if head is None or not head[1].isascii():
+        return not text.isascii()
+    return head[1].lower() in _heads(*names)
 
 
 PROMISES, REQUESTS, DONE, DOUBTS, TELLS, COURTEOUS = 1, 2, 4, 8, 16, 32
@@ -99,7 +99,7 @@ _TRAITS = _Traits()
 
 def holds(name: str, text: str, end: int) -> bool:
     """Return True if a text contains an entry of a list, or of its list for unspaced scripts, before `end`."""
-    if not text.isascii():
+    if not has_ascii_words(text[:end]):
         return _anywhere(name).search(text, 0, end) is not None
     by_head, lowered = _by_head(name), text[:end].lower()
     heads = by_head.keys() & _WORD.findall(lowered)

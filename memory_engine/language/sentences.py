@@ -16,7 +16,7 @@ import msgspec
 from memory_engine.core.lazy import regex
 from memory_engine.language.phrases import alternatives, begins, denies, may_begin, phrase_list, points_back
 from memory_engine.language.rough import QUESTION_MARKS
-from memory_engine.language.text import COMPOUND_WORD, is_unspaced
+from memory_engine.language.text import ASCII_WORD, COMPOUND_WORD, has_ascii_words, is_unspaced
 
 GAP = "…"
 """Marks an omission in a text."""
@@ -89,18 +89,14 @@ def word_count(text: str) -> float:
 
 
 def _word_count(found: Sequence[str], text: str) -> float:
-    if text.isascii():
+    if text.isascii() or (found and all(map(str.isascii, found))):
         return float(len(found))
     return sum(len(word) / 2 if is_unspaced(word) else 1.0 for word in found)
 
 
 def words(text: str) -> list[str]:
     """Return the words of a text in order; a run of an unspaced script is one word."""
-    return _ASCII_WORD.findall(text) if text.isascii() else COMPOUND_WORD.findall(text)
-
-
-_ASCII_WORD = regex(r"[0-9A-Za-z_]++(?:['.,:/@+\-]++[0-9A-Za-z_]++)*+")
-"""`COMPOUND_WORD` for ASCII, twice as fast."""
+    return ASCII_WORD.findall(text) if has_ascii_words(text) else COMPOUND_WORD.findall(text)
 
 
 def statements(text: str, *, lines: bool = False) -> tuple[Statement, ...]:

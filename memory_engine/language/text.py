@@ -24,6 +24,10 @@ UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf
 """Scripts without blanks between words, for a character class: Thai to Tibetan, Burmese, Khmer, kana, Han."""
 COMPOUND_WORD = regex(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+(?:['\u2019.,:/@+\-]+[^\W{UNSPACED}]+)*")
 """Word as written, with inner punctuation (don't, 7:30, e-mail, a.b@c.de), or a run of an unspaced script."""
+ASCII_WORD = regex(r"[0-9A-Za-z_]++(?:['.,:/@+\-]++[0-9A-Za-z_]++)*+")
+"""`COMPOUND_WORD` for text without letters beyond ASCII, twice as fast."""
+_MARKS = "\u2026\u201c\u201d\u2013\u2014"
+"""Marks that English prose has beyond ASCII, and that belong to no word."""
 _IS_UNSPACED = regex(rf"[{UNSPACED}]")
 _SPACELESS = UNSPACED + "\uac00-\ud7af"
 """Hangul has blanks, but between phrases: the particles in a query seldom match those in a text."""
@@ -204,6 +208,15 @@ def _words_of_forms() -> Mapping[str, str]:
 def words(text: str) -> list[str]:
     """Return the words of a folded text in order; in scripts without blanks between words, whole runs."""
     return [run or word for run, word in _WORDS_AND_RUNS.findall(text)]
+
+
+def has_ascii_words(text: str) -> bool:
+    """Return True if a text has nothing beyond ASCII but marks: an ellipsis, double quotation marks, dashes."""
+    if text.isascii():
+        return True
+    for mark in _MARKS:
+        text = text.replace(mark, "")
+    return text.isascii()
 
 
 def is_unspaced(text: str) -> bool:

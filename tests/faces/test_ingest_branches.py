@@ -8,6 +8,7 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine
+from memory_engine import events as e
 from memory_engine.core.aside import on_thread
 from memory_engine.core.events.base import Event
 from memory_engine.ingest import Ingestion, IngestOptions, IngestReport
@@ -206,3 +207,96 @@ async def test_results_and_notices_of_one_response_are_no_branches(tmp_path: Pat
         ingestion = Ingestion(engine, IngestOptions())
         await ingestion.file(put(tmp_path, "s.jsonl", *lines))
         assert [("s", 9)] == [(one.id, one.messages) for one in ingestion.report.threads]
+
+
+# a later file leads to another branch
+
+
+def part(*keys: str) -> Tree:
+    """A part of the tree, as an earlier file had it."""
+    return {key: TREE[key] for key in keys}
+
+
+async def held(engine: Engine) -> dict[str, list[str]]:
+    """What each thread says."""
+    return {info.id: await said(engine, info.id) for info in await engine.threads()}
+
+
+async def twice(engine: Engine, path: Path, value: object) -> dict[str, int]:
+    """Ingest an export, and return what it added to which threads; a second time it adds nothing."""
+    report = await ingest(engine, path, value)
+    again = await ingest(engine, path, value)
+    assert 0 == sum(one.added for one in again.threads)
+    for info in await engine.threads():
+        assert (await engine.thread(info.id).verify()).ok
+    return {one.id: one.added for one in report.threads if one.added}
+
+
+@pytest.mark.parametrize("export", EXPORTS)
+@pytest.mark.parametrize("last", ["b1", "b2", "l1"])
+async def test_another_current_branch_changes_nothing_that_is_there(tmp_path: Path, export: Export, last: str) -> None:
+    """It was a fork, and is; the thread goes on with the branch that it began with."""
+    async with memory_engine.open(":memory:") as engine:
+        await ingest(engine, tmp_path / "x.json", export(TREE, "a3"))
+        before = await held(engine)
+        assert {} == await twice(engine, tmp_path / "x.json", export(TREE, last))
+        assert before == await held(engine)
+
+
+@pytest.mark.parametrize("export", EXPORTS)
+async def test_a_new_current_branch_is_a_fork(tmp_path: Path, export: Export) -> None:
+    """From the last message that it has in common with what is there; so is one that leaves it in turn, later."""
+    path = tmp_path / "x.json"
+    async with memory_engine.open(":memory:") as engine:
+        await ingest(engine, path, export(part("sys", "q1", "a2", "q3", "a3"), "a3"))
+        later = part("sys", "q1", "a1", "a2", "q2", "b1", "q3", "a3")
+        assert {"x/c/branch-a1": 3} == await twice(engine, path, export(later, "b1"))
+        assert MAIN == await said(engine, "x/c")
+        assert BRANCHES["branch-b1"] == await said(engine, "x/c/branch-a1")
+        assert {"x/c/branch-b2": 1} == await twice(engine, path, export({**later, **part("b2")}, "b2"))
+        assert BRANCHES["branch-a1"] == await said(engine, "x/c/branch-b2")
+        info = await engine.thread("x/c/branch-b2").info()
+        assert info.forked_from is not None
+        assert ("x/c/branch-a1", 3) == (info.forked_from.thread_id, info.forked_from.seq)
+        grown = {**later, **part("b2"), "q9": ("a3", "user", "And its mouth?"), "q8": ("b2", "user", "In miles?")}
+        assert {"x/c": 1, "x/c/branch-b2": 1} == await twice(engine, path, export(grown, "q8"))
+        assert [*MAIN, "And its mouth?"] == await said(engine, "x/c")
+        assert [*BRANCHES["branch-a1"], "In miles?"] == await said(engine, "x/c/branch-b2")
+
+
+@pytest.mark.parametrize("export", EXPORTS)
+async def test_a_first_message_that_was_edited_begins_a_fork(tmp_path: Path, export: Export) -> None:
+    """Nothing is in common, and nothing is mixed."""
+    async with memory_engine.open(":memory:") as engine:
+        await ingest(engine, tmp_path / "x.json", export(part("sys", "q1", "a2"), "a2"))
+        later = part("sys", "q1", "a2", "q0", "l1")
+        assert {"x/c/branch-q0": 2} == await twice(engine, tmp_path / "x.json", export(later, "l1"))
+        assert {"x/c": MAIN[:2], "x/c/branch-q0": BRANCHES["branch-q0"]} == await held(engine)
+
+
+@pytest.mark.parametrize("upto", range(1, len(WENT_BACK)))
+async def test_a_session_that_was_read_before_a_person_went_back_stays(tmp_path: Path, upto: int) -> None:
+    """What they went on with instead is a fork, whenever the file was read; each branch is there once."""
+    async with memory_engine.open(":memory:") as engine:
+        for lines in (WENT_BACK[:upto], WENT_BACK, WENT_BACK):
+            ingestion = Ingestion(engine, IngestOptions())
+            await ingestion.file(put(tmp_path, "s.jsonl", *lines))
+            assert [] == ingestion.report.errors
+        assert 0 == sum(one.added for one in ingestion.report.threads)
+        begun = ["Sort the list", "Sorted."]
+        left = [*begun, "In descending order", "Reversed."]
+        lines_of_talk = (
+            [*begun, "And without doubles", "Doubles are gone."],
+            [*left, "By weight", "By weight now."],
+            [*left, "By length", "By length now."],
+        )
+        assert sorted(lines_of_talk) == sorted((await held(engine)).values())
+
+
+async def test_what_was_said_in_the_thread_itself_is_no_other_branch(tmp_path: Path) -> None:
+    """A thread that a loop went on with takes what a later file adds to its own branch."""
+    async with memory_engine.open(":memory:") as engine:
+        await ingest(engine, tmp_path / "x.json", chatgpt(part("sys", "q1", "a1", "a2"), "a2"))
+        await engine.thread("x/c").dispatch(e.UserMessage(content="Here I go on."))
+        assert 2 == (await twice(engine, tmp_path / "x.json", chatgpt(TREE, "a3")))["x/c"]
+        assert [*MAIN[:2], "Here I go on.", *MAIN[2:]] == await said(engine, "x/c")

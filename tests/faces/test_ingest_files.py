@@ -406,7 +406,7 @@ async def test_events_are_read_as_they_are_written(tmp_path: Path) -> None:
         ({"type": "user_message", "payload": []}, "the payload of an event is an object, this is a list"),
         (
             {"type": "user_message", "version": 9, "payload": {}},
-            "version 9 of user_message is not known here, 1 is",
+            "version 9 of user_message is not known here, 2 is",
         ),
         ({"type": "user_message", "version": 0, "payload": {}}, "version is a whole number from 1 on"),
         ({"type": "user_message", "payload": {}}, "the payload does not fit user_message: Object missing"),

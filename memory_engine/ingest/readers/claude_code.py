@@ -7,7 +7,7 @@ A person who goes back in a session and says something else leaves what followed
 file that is followed is read once, so what is left there later was taken before, and stays.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from attrs import define, evolve, field
@@ -40,7 +40,8 @@ class ClaudeCode:
         first = next((line for line in file.first_objects if line.get("type") in _SPOKEN), {})
         is_agents = first.get("isSidechain") is True and bool(first.get("agentId"))
         agent_id = text_under(first, "agentId") if is_agents else ""
-        yield RecordedConversation(session.records(file.live, agent_id), agent_id=agent_id)
+        tree = session.left.tree
+        yield RecordedConversation(session.records(file.live, agent_id), agent_id=agent_id, tree=tree)
         for begin in session.left.lines:
             yield session.branch(begin)
         for agent, lines in session.inside.items():
@@ -84,11 +85,13 @@ class _Left:
     """The branches of a session that were left, by the ids of the prompts that they begin with.
 
     `begins` says for each line in which it is, `owners` for each branch which it is a branch of (empty: the session).
+    `tree` are the ids of all lines, if there is a branch.
     """
 
     begins: dict[str, str] = field(factory=dict)
     owners: dict[str, str] = field(factory=dict)
     lines: dict[str, list[Record]] = field(factory=dict)
+    tree: Collection[str] = ()
 
     @classmethod
     def of(cls, file: RecordedFile) -> "_Left":
@@ -107,6 +110,7 @@ class _Left:
                 if parent and _is_prompt(line.value):
                     prompts.setdefault(parent, []).append(uuid)
         left = {uuid for several in prompts.values() for uuid in several[:-1]}
+        found.tree = parents.keys() if left else ()
         for uuid, parent in parents.items() if left else ():  # a line comes after the one that it follows
             before = found.begins.get(parent, "")
             if uuid in left:
@@ -163,6 +167,7 @@ class _Session:
             line=first.line,
             branch_of=f"branch-{owner}" if owner else "",
             after=after if after in self._seen else "",
+            tree=self.left.tree,
         )
 
     def _messages(self, lines: Iterator[Record | IngestError], agent: str) -> Iterator[Record | IngestError]:

@@ -47,7 +47,9 @@ class _Tree:
 
     def conversations(self) -> Iterator[RecordedConversation]:
         """The conversation, then its other branches, each after the one that it leaves."""
-        yield RecordedConversation(self._records(self.main, ""), label=self.label, line=self.record.line)
+        tree = self.messages.keys() if len(self.main) < len(self.parents) else ()
+        records = self._records(self.main, "")
+        yield RecordedConversation(records, label=self.label, line=self.record.line, tree=tree)
         children: dict[str, list[str]] = {}
         for key, parent in self.parents.items():
             children.setdefault(parent if parent in self.parents else "", []).append(key)
@@ -60,7 +62,9 @@ class _Tree:
             label = f"{self.label}/branch-{begin}"
             after = self.spots.get(self.parents[begin], "")
             records = self._records(path, after)
-            yield RecordedConversation(records, label=label, line=self.record.line, branch_of=owner, after=after)
+            yield RecordedConversation(
+                records, label=label, line=self.record.line, branch_of=owner, after=after, tree=tree
+            )
             waiting.extend(self._left(path, path, children, label))
 
     def _left(
