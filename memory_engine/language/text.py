@@ -118,17 +118,19 @@ class _Stemmer(Protocol):
 
 
 _Endings = Sequence[_Ending]
-_Results = tuple[Sequence[int], Mapping[str, object]] | None
+_Group = tuple[Sequence[int], Mapping[str, object]]
+_Results = tuple[Mapping[str, _Group], object] | None
 
 
 @cache
 def _english_stemmer() -> Callable[[], _Stemmer]:
     """Return the class of stemmers of English words. A stemmer has state: give each thread, or each word, its own."""
     base = import_module(f"{_snowball()}.english_stemmer").EnglishStemmer
-    known: dict[int, _Results] = {}
+    first: dict[int, _Results] = {}
+    last: dict[int, _Results] = {}
 
-    def results(endings: _Endings) -> _Results:
-        known[id(endings)] = found = _results(endings)  # the class holds its tables, so each keeps its number
+    def results(known: dict[int, _Results], endings: _Endings, at: int) -> _Results:
+        known[id(endings)] = found = _results(endings, at)  # the class holds its tables, so each keeps its number
         return found
 
     class Stemmer(base):  # type: ignore[misc, valid-type]  # the library has no types
@@ -138,40 +140,59 @@ def _english_stemmer() -> Callable[[], _Stemmer]:
         cursor: int
         limit: int
         limit_backward: int
+        B_Y_found: bool
+
+        def _EnglishStemmer__r_prelude(self) -> bool:  # noqa: N802 - the library's name
+            """Mark each `y` that is a consonant; of words without one, say so at once."""
+            if "y" in self.current:
+                return bool(super()._EnglishStemmer__r_prelude())
+            self.B_Y_found = False
+            return True
 
         def find_among(self, endings: _Endings) -> object:
-            if (found := known.get(id(endings)) or results(endings)) is None:
+            if (found := first.get(id(endings)) or results(first, endings, 0)) is None:
                 return super().find_among(endings)
-            at, (sizes, by_text) = self.cursor, found
-            for size in sizes:
-                result = by_text.get(self.current[at : at + size]) if at + size <= self.limit else None
-                if result is not None:
-                    self.cursor = at + size
-                    return result
-            return 0
+            groups, otherwise = found
+            at = self.cursor
+            if (group := groups.get(self.current[at : at + 1])) is not None:
+                sizes, by_text = group
+                for size in sizes:
+                    result = by_text.get(self.current[at : at + size]) if at + size <= self.limit else None
+                    if result is not None:
+                        self.cursor = at + size
+                        return result
+            return otherwise
 
         def find_among_b(self, endings: _Endings) -> object:
-            if (found := known.get(id(endings)) or results(endings)) is None:
+            if (found := last.get(id(endings)) or results(last, endings, -1)) is None:
                 return super().find_among_b(endings)
-            at, (sizes, by_text) = self.cursor, found
-            for size in sizes:
-                result = by_text.get(self.current[at - size : at]) if at - size >= self.limit_backward else None
-                if result is not None:
-                    self.cursor = at - size
-                    return result
-            return 0
+            groups, otherwise = found
+            at = self.cursor
+            if (group := groups.get(self.current[at - 1 : at])) is not None:
+                sizes, by_text = group
+                for size in sizes:
+                    result = by_text.get(self.current[at - size : at]) if at - size >= self.limit_backward else None
+                    if result is not None:
+                        self.cursor = at - size
+                        return result
+            return otherwise
 
     return Stemmer
 
 
-def _results(endings: _Endings) -> _Results:
-    """Return the sizes of a table's endings, longest first, and the result of each; `None` if some have conditions."""
+def _results(endings: _Endings, at: int) -> _Results:
+    """Return by their first or last letter the endings' sizes, longest first, with the result of each ending.
+
+    And the result for a word that has none of them. `None` if some have conditions.
+    """
     if any(ending.method is not None for ending in endings):
         return None
-    return (
-        sorted({len(ending.s) for ending in endings}, reverse=True),
-        {ending.s: ending.result for ending in endings},
-    )
+    by_letter: dict[str, dict[str, object]] = {}
+    for ending in endings:
+        if ending.s:
+            by_letter.setdefault(ending.s[at], {})[ending.s] = ending.result
+    groups = {letter: (sorted(set(map(len, texts)), reverse=True), texts) for letter, texts in by_letter.items()}
+    return groups, next((ending.result for ending in endings if not ending.s), 0)
 
 
 def _algorithm() -> bytes:

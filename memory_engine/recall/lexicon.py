@@ -136,7 +136,7 @@ def keys_of(word: str) -> tuple[str, ...]:
 
 def language_of(folded: str) -> str:
     """Return the language of a question, among those with a word list: by its script, else by its function words."""
-    if _HAN.search(folded):
+    if not folded.isascii() and _HAN.search(folded):
         return "zh"
     said = frozenset(COMPOUND_WORD.findall(folded))
     return max(("en", "de", "es"), key=lambda one: len(said & _little(one)))

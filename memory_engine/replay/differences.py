@@ -471,27 +471,23 @@ class PassagesCheck:
 
 
 def _passage_row_differs(place: int, kept: PassageRow | None, made: PassageRow) -> Iterator[str]:
-    seq, number = place >> PLACES_BITS, place & _NUMBER
-    what = f"passage {seq}.{number}"
+    what = f"passage {place >> PLACES_BITS}.{place & _NUMBER}"
     if kept is None:
         yield f"{what}: it is missing"
         return
-    yield from fields_differ(
-        what, _passage_fields(kept, kept.terms), _passage_fields(made, made.terms or " ".join(terms(made.text)))
-    )
+    one = _passage_values(kept, kept.terms)
+    other = _passage_values(made, made.terms or " ".join(terms(made.text)))
+    if one != other or [*map(type, one)] != [*map(type, other)]:
+        yield from fields_differ(
+            what, dict(zip(_PASSAGE_NAMES, one, strict=True)), dict(zip(_PASSAGE_NAMES, other, strict=True))
+        )
 
 
-def _passage_fields(row: PassageRow, words: str) -> Mapping[str, object]:
-    return {
-        "kind": row.kind,
-        "role": row.role,
-        "speaker": row.speaker,
-        "at_us": row.at_us,
-        "key": row.key,
-        "origins": row.origins,
-        "ended": row.ended,
-        "words": words,
-    }
+_PASSAGE_NAMES = ("kind", "role", "speaker", "at_us", "key", "origins", "ended", "words")
+
+
+def _passage_values(row: PassageRow, words: str) -> tuple[object, ...]:
+    return row.kind, row.role, row.speaker, row.at_us, row.key, row.origins, row.ended, words
 
 
 def marks_differ(kept: Mapping[str, int], found: Mapping[str, int]) -> list[str]:

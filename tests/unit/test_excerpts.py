@@ -1,10 +1,12 @@
 """Events in a few words, as lists show them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memory_engine import Event
 from memory_engine import events as e
-from memory_engine.core.excerpts import of_event
+from memory_engine.core.excerpts import columns, of_event, shortened
 from memory_engine.views.items.events import ItemName, ItemUse
 from memory_engine.views.sessions.events import SharedState
 
@@ -34,3 +36,15 @@ SHARED = SharedState(e.Destination("user", "u1"), "shop", '{"n":1}', "t")
 def test_a_line_of_a_list_tells_what_an_event_is_about(told: Event, line: str) -> None:
     """Also one whose fields are made for programs."""
     assert line == of_event(told)
+
+
+@given(st.text(st.sampled_from("ab \t\u0301é漢字…\u200d🙂\u00ad"), max_size=14), st.integers(1, 12))
+def test_a_text_is_cut_to_its_columns(text: str, width: int) -> None:
+    """As much of it as fits with the ellipsis, whatever the widths of its characters; all of it where that fits."""
+    shown = shortened(text, width)
+    if columns(text) <= width:
+        assert text == shown
+    else:
+        kept = shown.removesuffix("…")
+        assert text.startswith(kept)
+        assert columns(kept) < width < columns(text[: len(kept) + 1]) + 1
