@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from memory_engine.core.chain import decode_event
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.rewinding import REWINDING, Rewinds, difference
-from memory_engine.store.passages import Extractors, Hiding, PassageChange, PassageStep, passage_step
+from memory_engine.core.rewinding import REWINDING, Hiding, Rewinds, difference
+from memory_engine.store.passages import Extractors, PassageChange, PassageStep, passage_step
 from memory_engine.store.reader import LogReader
 from memory_engine.store.rewinds import rewinds_of
 

@@ -22,7 +22,7 @@ from memory_engine.core.executor import describe
 from memory_engine.core.operations import Batch, Operation, place_text
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.reduction import Reduction
-from memory_engine.core.rewinding import REWINDING, Rewinds
+from memory_engine.core.rewinding import REWINDING, Hiding, Rewinds
 from memory_engine.core.state import StateDraft
 from memory_engine.core.threads import LiveChunk, LoadedThread
 from memory_engine.language.text import terms
@@ -33,7 +33,6 @@ from memory_engine.store import snapshots
 from memory_engine.store.passages import (
     PLACES_BITS,
     Extractors,
-    Hiding,
     LookedUp,
     LookUp,
     PassageIndex,
