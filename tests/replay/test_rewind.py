@@ -323,6 +323,19 @@ async def test_views_of_plug_ins_follow(tmp_path: Path) -> None:
         assert None is (await thread.verify()).divergence
 
 
+async def test_a_search_as_of_a_moment_finds_what_was_shown_then(thread: Thread) -> None:
+    """Within a tail that was taken back and brought back, and within what was said in its stead."""
+    await talk(thread, "apple one", "apple two")
+    assert ["apple one", "apple two"] == await found(thread, "apple")
+    await thread.rewind(1)
+    await talk(thread, "apple three")
+    await thread.rewind(redo=True)
+    for moment, texts in ((2, ["one", "two"]), (3, ["one"]), (4, ["one", "three"]), (5, ["one", "two"])):
+        assert [f"apple {text}" for text in texts] == await found(await thread.at(moment), "apple")
+    assert ["apple one", "apple two"] == await found(thread, "apple")
+    assert None is (await thread.verify()).divergence
+
+
 # other processes
 
 
