@@ -76,11 +76,15 @@ class Rewinds:
         self._facts: list[frozenset[int]] = []
         self.own: list[Rewind] = []
         """Those of the thread itself."""
+        self.of_facts: list[int] = []
+        """The seqs of those that hid facts of other threads."""
         for one in each:
             own, facts = self._at(one.seq)
             if one.to >= 0:
                 own = self._after(one)
                 self.own.append(one)
+            elif one.hidden:
+                self.of_facts.append(one.seq)
             self._seqs.append(one.seq)
             self._own.append(own)
             self._facts.append((facts | frozenset(one.hidden)) - frozenset(one.shown))
@@ -132,7 +136,7 @@ class Hiding(msgspec.Struct, frozen=True):
     """What a rewind changes in an index; `gaps` are the ranges of seqs that are hidden after it.
 
     First, passages that only hidden events have ended go on, and so do those of the `returned` ranges that one of the
-    rewinds at `acts` has ended. Then the passages of hidden events end at the rewind.
+    events at `acts` has ended: it hid facts. Then the passages of hidden events end at the rewind.
     """
 
     gaps: tuple[Range, ...] = ()

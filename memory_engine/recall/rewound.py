@@ -31,7 +31,7 @@ def is_rewind(part: Sequence[StoredEvent]) -> bool:
 def hiding_at(known: Rewinds, seq: int) -> Hiding:
     """What the rewind at a seq changes in an index."""
     before, after = known.at(seq - 1), known.at(seq)
-    return Hiding(after.gaps, difference(after, before, seq - 1), tuple(known.seqs(seq)))
+    return Hiding(after.gaps, difference(after, before, seq - 1), tuple(one for one in known.of_facts if one < seq))
 
 
 def repeated(steps: Iterable[PassageStep], hiding: Hiding) -> list[PassageStep]:

@@ -11,6 +11,7 @@ from memory_engine import events as e
 from memory_engine.runtime.delivery import Relay
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
+from tests.patterns import joined, texts
 from tests.places import StayOpen
 from tests.replay.test_rewind import fact, known, talk
 
@@ -132,3 +133,26 @@ async def test_a_policy_and_metadata_stay(engine: Engine) -> None:
     await talk(thread, "two")
     await thread.rewind(1)
     assert "2" == (await thread.info()).metadata["a"]
+
+
+async def test_what_a_tenant_shared_of_it_is_withdrawn(engine: Engine) -> None:
+    """A pattern that rests on no other line; brought back, the line can be shared again."""
+    await joined(engine, "acme", "globex")
+    thread = await promoted(engine)
+
+    async def share() -> None:
+        patterns = engine.tenant("acme").patterns
+        (line,) = await engine.tenant("acme").agent_md.lines()
+        await patterns.approve((await patterns.propose(line.id, industry="retail")).id, by="a person")
+        await engine.settle()
+
+    await share()
+    assert [RULE] == await texts(engine, "globex")
+    await thread.rewind(1)
+    await engine.settle()
+    assert [] == await texts(engine, "globex")
+    await thread.rewind(redo=True)
+    assert [] == await texts(engine, "globex")
+    await share()
+    assert [RULE] == await texts(engine, "globex")
+    assert [] == [report for report in await engine.verify() if not report.ok]
