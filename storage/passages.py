@@ -26,7 +26,6 @@ from memory_engine.storage.passage_rows import (
 from memory_engine.store.passages import (
     PLACES_BITS,
     THREAD_BITS,
-    Hiding,
     PassageChange,
     PassageRow,
     PassageStep,
@@ -34,6 +33,7 @@ from memory_engine.store.passages import (
 )
 
 if TYPE_CHECKING:
+    from memory_engine.core.rewinding import Hiding
     from memory_engine.storage import vector_blocks
 else:
     vector_blocks = lazy_module("memory_engine.storage.vector_blocks")
@@ -252,7 +252,7 @@ def from_row(row: tuple[int, str, str, str, int, str, str, int, str]) -> Passage
     return PassageRow(pos & _PLACE, kind, role, speaker, at_us, key, terms_of(kind, key, terms), drawn, ended)
 
 
-def _hide(raw: sqlite3.Connection, tid: int, seq: int, hiding: Hiding) -> None:
+def _hide(raw: sqlite3.Connection, tid: int, seq: int, hiding: "Hiding") -> None:
     """End the passages of hidden events at a seq, and let those go on that no event has ended which is shown."""
     raw.executemany(
         "UPDATE passages SET ended = 0 WHERE tid = ? AND ended <> 0 AND ended BETWEEN ? AND ?",

@@ -27,7 +27,7 @@ Range: TypeAlias = tuple[int, int]
 """A first and a last seq."""
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ShownEvents(msgspec.Struct, frozen=True):
     """The events that are shown at a moment: all but those in the `gaps`, which are in order and do not touch."""
 
     gaps: tuple[Range, ...] = ()
@@ -55,7 +55,7 @@ class Shown(msgspec.Struct, frozen=True):
         return found
 
 
-ALL_SHOWN = Shown()
+ALL_SHOWN = ShownEvents()
 
 
 class Rewind(msgspec.Struct, frozen=True):
@@ -76,11 +76,15 @@ class Rewinds:
         self._facts: list[frozenset[int]] = []
         self.own: list[Rewind] = []
         """Those of the thread itself."""
+        self.of_facts: list[int] = []
+        """The seqs of those that hid facts of other threads."""
         for one in each:
             own, facts = self._at(one.seq)
             if one.to >= 0:
                 own = self._after(one)
                 self.own.append(one)
+            elif one.hidden:
+                self.of_facts.append(one.seq)
             self._seqs.append(one.seq)
             self._own.append(own)
             self._facts.append((facts | frozenset(one.hidden)) - frozenset(one.shown))
@@ -91,18 +95,18 @@ class Rewinds:
 
     def _after(self, rewind: Rewind) -> tuple[Range, ...]:
         """The gaps of the moment that it goes to, and all that came after that moment."""
-        then = Shown(self._at(rewind.to)[0]).upto(rewind.to)
+        then = ShownEvents(self._at(rewind.to)[0]).upto(rewind.to)
         return merged([*then, (rewind.to + 1, rewind.seq - 1)])
 
-    def at(self, seq: int) -> Shown:
+    def at(self, seq: int) -> ShownEvents:
         """What was shown after the event at a seq."""
         own, facts = self._at(seq)
-        return Shown(merged([*own, *((one, one) for one in facts)])) if own or facts else ALL_SHOWN
+        return ShownEvents(merged([*own, *((one, one) for one in facts)])) if own or facts else ALL_SHOWN
 
-    def then(self, rewind: Rewind) -> Shown:
+    def then(self, rewind: Rewind) -> ShownEvents:
         """What would be shown after a further rewind of the thread itself."""
         _, facts = self._at(rewind.seq)
-        return Shown(merged([*self._after(rewind), *((one, one) for one in facts)]))
+        return ShownEvents(merged([*self._after(rewind), *((one, one) for one in facts)]))
 
     def seqs(self, upto: int) -> Sequence[int]:
         """The seqs of the rewinding events up to a seq."""
@@ -120,9 +124,21 @@ def merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
     return tuple(found)
 
 
-def difference(more: Shown, less: Shown, upto: int) -> tuple[Range, ...]:
+def difference(more: ShownEvents, less: ShownEvents, upto: int) -> tuple[Range, ...]:
     """What one shows up to a seq and the other does not."""
     found: list[Range] = []
     for first, last in less.upto(upto):
         found += more.ranges(first - 1, last)
     return merged(found)
+
+
+class Hiding(msgspec.Struct, frozen=True):
+    """What a rewind changes in an index; `gaps` are the ranges of seqs that are hidden after it.
+
+    First, passages that only hidden events have ended go on, and so do those of the `returned` ranges that one of the
+    events at `acts` has ended: it hid facts. Then the passages of hidden events end at the rewind.
+    """
+
+    gaps: tuple[Range, ...] = ()
+    returned: tuple[Range, ...] = ()
+    acts: tuple[int, ...] = ()

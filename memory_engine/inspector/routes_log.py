@@ -20,6 +20,7 @@ from memory_engine.inspector.outlines import chunk_row, compaction_row, event_ro
 from memory_engine.inspector.states import Seen
 from memory_engine.replay.data import chunk_as_data, event_as_data
 from memory_engine.store.protocol import Store, ThreadFilter
+from memory_engine.store.rewinds import shown_at
 
 EVENTS_AT_ONCE_MAX = 1_000
 ROWS_LEAST = 16
@@ -69,7 +70,7 @@ async def _pages(
 
 
 async def outline(inspection: Inspection, query: Query) -> object:
-    """The outline of a log: compactions, forks, its first and last time."""
+    """The outline of a log: compactions, forks, ranges of events that were taken back, its first and last time."""
     thread_id = query.text("thread")
     store = kernel_of(inspection.engine).store
     head = await store.head(thread_id)
@@ -87,6 +88,7 @@ async def outline(inspection: Inspection, query: Query) -> object:
         "status": head.status,
         "compactions": as_data([compaction_row(one) for one in compactions]),
         "forks": forks,
+        "taken_back": list((await shown_at(inspection.engine.reader, thread_id, head.seq, head)).gaps),
         "first_at": ends[0] if ends else None,
         "last_at": ends[-1] if ends else None,
     }

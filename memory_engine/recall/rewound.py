@@ -6,8 +6,8 @@ from msgspec import structs
 
 from memory_engine.core.chain import decode_event
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.rewinding import REWINDING, Rewinds, difference
-from memory_engine.store.passages import Extractors, Hiding, PassageChange, PassageStep, passage_step
+from memory_engine.core.rewinding import REWINDING, Hiding, Rewinds, difference
+from memory_engine.store.passages import Extractors, PassageChange, PassageStep, passage_step
 from memory_engine.store.reader import LogReader
 from memory_engine.store.rewinds import rewinds_of
 
@@ -33,7 +33,7 @@ def is_rewind(part: Sequence[StoredEvent]) -> bool:
 def hiding_at(known: Rewinds, seq: int) -> Hiding:
     """What the rewind at a seq changes in an index."""
     before, after = known.at(seq - 1), known.at(seq)
-    return Hiding(after.gaps, difference(after, before, seq - 1), tuple(known.seqs(seq)))
+    return Hiding(after.gaps, difference(after, before, seq - 1), tuple(one for one in known.of_facts if one < seq))
 
 
 def repeated(steps: Iterable[PassageStep], hiding: Hiding) -> list[PassageStep]:

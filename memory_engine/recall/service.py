@@ -27,7 +27,7 @@ from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.passages import Threads
 from memory_engine.store.protocol import ThreadFilter
-from memory_engine.store.snapshots import forgotten_at
+from memory_engine.store.snapshots import forgotten_at, rewound_at
 
 if TYPE_CHECKING:
     from memory_engine.llm import base, vectors
@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from memory_engine.recall.likeness import TextIndex
     from memory_engine.recall.rerankers import Reranker
     from memory_engine.recall.search import Asked
+    from memory_engine.store import rewinds
 else:
     base, vectors = lazy_modules("memory_engine.llm", "base vectors")
     decided, hits, likeness, search = lazy_modules("memory_engine.recall", "decided hits likeness search")
+    [rewinds] = lazy_modules("memory_engine", "store.rewinds")
 
 _log = logging.getLogger("memory_engine.recall")
 
@@ -250,7 +252,11 @@ async def search_thread(  # noqa: PLR0913 - what narrows a search, by keyword
     if upto == 0:
         return hits.Found(query=query)
     decided.note_question(thread.kernel, thread.id, query)
-    return await thread.kernel[Recall].search((thread.id,), evolve(wanted, upto=upto or 0))
+    found = await thread.kernel[Recall].search((thread.id,), evolve(wanted, upto=upto or 0))
+    if upto and rewound_at(head := await thread.kernel.reader.head(thread.id)):  # the index holds one end of a passage
+        shown = await rewinds.shown_at(thread.kernel.reader, thread.id, upto, head)
+        found = evolve(found, hits=tuple(hit for hit in found if shown.has(hit.seq)))
+    return found
 
 
 def asked(  # noqa: PLR0913 - what narrows a search, by keyword

@@ -22,7 +22,7 @@ from memory_engine.core.executor import describe
 from memory_engine.core.operations import Batch, Operation, place_text
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.reduction import Reduction
-from memory_engine.core.rewinding import REWINDING, Rewinds
+from memory_engine.core.rewinding import REWINDING, Hiding, Rewinds, ShownEvents
 from memory_engine.core.state import StateDraft
 from memory_engine.core.threads import LiveChunk, LoadedThread
 from memory_engine.language.text import terms
@@ -33,7 +33,6 @@ from memory_engine.store import snapshots
 from memory_engine.store.passages import (
     PLACES_BITS,
     Extractors,
-    Hiding,
     LookedUp,
     LookUp,
     PassageIndex,
@@ -317,11 +316,12 @@ class PassageFold:
 
     def rewind(self, seq: int, hiding: Hiding) -> None:
         """Hide and show again what the rewind at a seq does: see `Hiding`."""
+        but_hidden, but_returned = ShownEvents(hiding.gaps), ShownEvents(hiding.returned)
         for place, row in self.rows.items():
             at, ended = place >> PLACES_BITS, row.ended
-            if _within(ended, hiding.gaps) or (ended in hiding.acts and _within(at, hiding.returned)):
+            if not but_hidden.has(ended) or (ended in hiding.acts and not but_returned.has(at)):
                 ended = 0
-            ended = seq if not ended and _within(at, hiding.gaps) else ended
+            ended = seq if not (ended or but_hidden.has(at)) else ended
             if ended != row.ended:
                 self.rows[place] = msgspec.structs.replace(row, ended=ended)
         for step in repeated(self._ending, hiding):
@@ -400,10 +400,6 @@ def final_steps(steps: Sequence[PassageStep], rewinds: Rewinds, upto: int) -> li
     for place in sorted(folded.rows):
         found.setdefault(place >> PLACES_BITS, []).append(folded.rows[place])
     return [PassageStep(seq, tuple(rows)) for seq, rows in found.items()]
-
-
-def _within(seq: int, ranges: Sequence[tuple[int, int]]) -> bool:
-    return any(first <= seq <= last for first, last in ranges)
 
 
 @define

@@ -6,7 +6,7 @@ It also holds the seam to storage: the protocol of an index of passages and thei
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -15,6 +15,9 @@ from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import ReducerError
 from memory_engine.language.text import stemmer_version, terms
+
+if TYPE_CHECKING:
+    from memory_engine.core.rewinding import Hiding
 
 _VERSION = 3
 """Raise this number when other texts are indexed, or when they are analysed in another way."""
@@ -113,31 +116,18 @@ class PassageStep(PassageEnds, frozen=True, gc=False):
         return not (ended or self.drops or self.drop_keys or self.ends_all)
 
 
-class Hiding(msgspec.Struct, frozen=True):
-    """What a rewind changes in an index; `gaps` are the ranges of seqs that are hidden after it.
-
-    First, passages that only hidden events have ended go on, and so do those of the `returned` ranges that one of the
-    rewinds at `acts` has ended. Then the passages of hidden events end at the rewind.
-    """
-
-    gaps: tuple[tuple[int, int], ...] = ()
-    returned: tuple[tuple[int, int], ...] = ()
-    acts: tuple[int, ...] = ()
-
-
 class PassageChange(msgspec.Struct, frozen=True, gc=False):
     """The changes of the events with `after` < seq <= `upto`. They apply only if the index is at `after`.
 
-    A change of the whole log, made `afresh`, applies to any index: it replaces the content and the vectors. The change
-    of a rewind (its one event) begins with what that is `hiding`; its steps are those of events that are shown again,
-    without the passages that they had brought.
+    A change of the whole log, made `afresh`, applies to any index: it replaces the content and the vectors. That of a
+    rewind begins with what it is `hiding`; its steps are what events that are shown again have ended.
     """
 
     after: int
     upto: int
     steps: Sequence[PassageStep] = ()
     afresh: bool = False
-    hiding: Hiding | None = None
+    hiding: "Hiding | None" = None
 
 
 Ahead = dict[int, tuple[Event, int, Extracted]]

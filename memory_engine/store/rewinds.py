@@ -8,7 +8,7 @@ from memory_engine.core.events.compaction import ThreadRewound
 from memory_engine.core.events.delivery import FactsRewound
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.records import RecordedEvent
-from memory_engine.core.rewinding import ALL_SHOWN, REWINDING, Rewind, Rewinds, Shown
+from memory_engine.core.rewinding import ALL_SHOWN, REWINDING, Rewind, Rewinds, ShownEvents
 from memory_engine.core.threads import Head
 from memory_engine.store.snapshots import Snapshots, rewound_at
 from memory_engine.store.walk import LogWalk
@@ -49,7 +49,7 @@ async def rewinds_of(reader: ReadsLogs, thread_id: str, head: Head | None = None
     return found[1]
 
 
-async def shown_at(reader: ReadsLogs, thread_id: str, seq: int, head: Head | None = None) -> Shown:
+async def shown_at(reader: ReadsLogs, thread_id: str, seq: int, head: Head | None = None) -> ShownEvents:
     """The events that are shown after the one at a seq. `head` saves reading it."""
     head = head if head is not None else await reader.head(thread_id)
     return (await rewinds_of(reader, thread_id, head)).at(seq) if rewound_at(head) else ALL_SHOWN

@@ -9,6 +9,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from memory_engine.core.aside import aside
@@ -30,7 +31,6 @@ from memory_engine.storage.postgres.rows import array_of, as_bytes, in_schema, t
 from memory_engine.storage.postgres.units import WRITE_PASSAGES, passage_columns
 from memory_engine.store.passages import (
     PLACES_BITS,
-    Hiding,
     LookedUp,
     LookUp,
     Member,
@@ -40,6 +40,9 @@ from memory_engine.store.passages import (
     VectorsAmong,
     index_version,
 )
+
+if TYPE_CHECKING:
+    from memory_engine.core.rewinding import Hiding
 
 _log = logging.getLogger("memory_engine.storage")
 
@@ -138,7 +141,7 @@ class PostgresPassages:
             thread = await Reads(connection, self._schema).there(thread_id, lock=LOCK)
             threads = [thread["tid"]], [thread["tenant_id"]]
             if change.hiding is not None:
-                await self._hide(connection, thread["tid"], change)
+                await self._hide(connection, thread["tid"], change, change.hiding)
             stood = await connection.fetchval(self._sql(WRITE_PASSAGES), *threads, index_version(), *columns)
             return bool(stood)
 
@@ -151,43 +154,22 @@ class PostgresPassages:
             await self._write(lambda c: c.execute(self._sql("SELECT @.drop_passages($1)"), tid_of(thread_id)))
             return False
 
-    async def _hide(self, connection: Connection, tid: int, change: PassageChange) -> None:
+    async def _hide(self, connection: Connection, tid: int, change: PassageChange, hiding: "Hiding") -> None:
         """End the passages of hidden events, and let those go on that no event has ended which is shown."""
-        hiding = change.hiding or Hiding()
-        stands = "AND EXISTS (SELECT 1 FROM @.passage_indexes i WHERE i.tid = $1 AND i.version = $2 AND i.seq = $3)"
+        stands = "EXISTS (SELECT 1 FROM @.passage_indexes i WHERE i.tid = $1 AND i.version = $2 AND i.seq = $3)"
         at = tid, index_version(), change.after
+
+        async def update(ended: str, where: str, *values: object) -> None:
+            query = f"UPDATE @.passages p SET ended = {ended} WHERE p.tid = $1 AND {where} AND {stands}"
+            await connection.execute(self._sql(query), *at, *values)
+
+        places = "p.place >= $4::bigint << 12 AND p.place < ($5::bigint + 1) << 12"
         for first, last in hiding.gaps:
-            await connection.execute(
-                self._sql(
-                    "UPDATE @.passages p SET ended = 0 "
-                    f"WHERE p.tid = $1 AND p.ended <> 0 AND p.ended BETWEEN $4 AND $5 {stands}"
-                ),
-                *at,
-                first,
-                last,
-            )
+            await update("0", "p.ended <> 0 AND p.ended BETWEEN $4 AND $5", first, last)
         for first, last in hiding.returned:
-            await connection.execute(
-                self._sql(
-                    "UPDATE @.passages p SET ended = 0 "
-                    f"WHERE p.tid = $1 AND p.ended = ANY ($6) AND p.place >= $4 AND p.place < $5 {stands}"
-                ),
-                *at,
-                first << PLACES_BITS,
-                (last + 1) << PLACES_BITS,
-                list(hiding.acts),
-            )
+            await update("0", f"p.ended = ANY ($6::bigint[]) AND {places}", first, last, list(hiding.acts))
         for first, last in hiding.gaps:
-            await connection.execute(
-                self._sql(
-                    "UPDATE @.passages p SET ended = $6 "
-                    f"WHERE p.tid = $1 AND p.ended = 0 AND p.place >= $4 AND p.place < $5 {stands}"
-                ),
-                *at,
-                first << PLACES_BITS,
-                (last + 1) << PLACES_BITS,
-                change.upto,
-            )
+            await update("$6::bigint", f"p.ended = 0 AND {places}", first, last, change.upto)
 
     async def index_words(self, thread_id: str, *, at_most: int = INDEXED_BULK, at_least: int = WAITING_MIN) -> None:
         """Index the words of the waiting passages once enough wait, in transactions of a bounded size."""

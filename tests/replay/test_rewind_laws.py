@@ -17,7 +17,8 @@ from tests.scripted_compactors import Scripted, a_line_each
 
 SAY, NOTE, KEEP, FILE, PIN, ASK, CLEAR, COMPACT, UNDO, SEARCH, REWIND, REDO = range(12)
 KINDS = (SAY, SAY, NOTE, KEEP, FILE, PIN, ASK, CLEAR, COMPACT, UNDO, SEARCH, REWIND, REWIND, REDO)
-STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 40)), min_size=4, max_size=16)
+NUMBERS = st.integers(0, 40)
+STEPS = st.lists(st.tuples(st.sampled_from(KINDS), NUMBERS), min_size=4, max_size=16)
 PLAIN = EVENTS.filter(lambda one: not isinstance(one, e.MemoryForget | e.MemoryMarkCritical))
 
 
@@ -161,3 +162,59 @@ async def test_what_was_taken_back_might_as_well_not_have_been_said(
         await thread.rewind(report.to)
         assert expected == await picture(thread)
         assert None is (await thread.verify()).divergence
+
+
+FORGET = 12
+WITH_FORGETTING = st.lists(
+    st.tuples(st.sampled_from((SAY, SAY, NOTE, KEEP, ASK, COMPACT, SEARCH, REWIND, REWIND, REDO, FORGET)), NUMBERS),
+    min_size=4,
+    max_size=16,
+)
+
+
+class Forgetful(Story):
+    """The same, with words that are forgotten now and then."""
+
+    def __init__(self, thread: Thread) -> None:
+        super().__init__(thread)
+        self.gone: list[str] = []
+
+    async def step(self, kind: int, number: int) -> None:
+        """Do one thing, and look for forgotten words in all that the thread shows, now and at an earlier moment."""
+        head = await self.thread.last_seq()
+        with suppress(errors.CompactionError, errors.CannotRewind):
+            if kind == FORGET:
+                await self._forget(number)
+            elif kind == REWIND:
+                await self.thread.rewind(number % (head + 1))
+            else:
+                await self._do(kind, number, head)
+        shown = str(await picture(self.thread))
+        past = await self.thread.at(number % (await self.thread.last_seq() + 1))
+        shown += str([chunk.text for chunk in (await past.state()).everything()])
+        for word in self.gone:
+            assert word not in shown
+
+    async def _forget(self, number: int) -> None:
+        said = [one async for one in self.thread.events() if "word " in str(one.event) and one.type in SAID]
+        if said:
+            chosen = said[number % len(said)]
+            await self.thread.forget(seqs=[chosen.seq])
+            self.gone.append(str(chosen.event).split("word ")[1].split()[0].join(("word ", " ")))
+
+
+SAID = ("user_message", "memory_appended", "scratchpad_written")
+
+
+@settings(max_examples=25)
+@given(WITH_FORGETTING)
+async def test_what_is_forgotten_stays_forgotten(steps: list[tuple[int, int]]) -> None:
+    """Whatever is taken back and brought back around it."""
+    async with opened() as engine:
+        story = Forgetful(await engine.create_thread("t"))
+        for kind, number in steps:
+            await story.step(kind, number)
+        assert None is (await story.thread.verify()).divergence
+        shown = await picture(story.thread)
+        await story.thread.rebuild()
+        assert shown == await picture(story.thread)

@@ -15,6 +15,7 @@ export function eventRow(row, event, facts) {
   row.classList.toggle("later", facts.later);
   row.classList.toggle("marked", Boolean(facts.marked));
   row.classList.toggle("broken", Boolean(event?.broken));
+  row.classList.toggle("taken-back", Boolean(facts.takenBack));
   row.dataset.seq = facts.seq;
   setStyle(row, { "padding-left": "0" });
   row.setAttribute("aria-level", 1);
@@ -71,8 +72,9 @@ function highlighted(text, needle) {
   return [text.slice(0, at), el("mark", { text: text.slice(at, at + needle.length) }), text.slice(at + needle.length)];
 }
 
-function signs(event, { forks, marked }) {
+function signs(event, { forks, marked, takenBack }) {
   const found = [];
+  if (takenBack) found.push(el("span", { class: "badge", text: "↩", title: "Taken back by a rewind" }));
   if (event.broken) found.push(el("span", { class: "badge strong", text: "!", title: "This event cannot be read" }));
   if (marked) found.push(el("span", { class: "badge strong", text: "A", title: "Marked: the first point of a diff" }));
   if (forks) {

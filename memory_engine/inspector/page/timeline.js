@@ -13,6 +13,7 @@ const HEIGHT = 28;
 const SHOWN = 8; // rows of an opened fold that are brought into view
 const SUMMARY = "compacted";
 const LOADING = "Loading the originals…";
+const REWINDS = ["thread_rewound", "facts_rewound"];
 
 export class Timeline extends EventTarget {
   constructor() {
@@ -122,7 +123,8 @@ export class Timeline extends EventTarget {
     this.finding.offerTypes(this.types);
     const due = Math.min(PAGE, this.head - page * PAGE);
     if (items.length < due) setTimeout(() => this.pages.fetchOne(page), 300); // it grew while it was read
-    if (this.outline && items.some((item) => item.role === "compaction" && item.seq > this.outline.head))
+    const drawn = (item) => item.role === "compaction" || REWINDS.includes(item.type);
+    if (this.outline && items.some((item) => drawn(item) && item.seq > this.outline.head))
       this.outlined();
     this.list.refresh();
     this.dispatchEvent(new Event("rows"));
@@ -198,6 +200,7 @@ export class Timeline extends EventTarget {
       marked: place.mark?.thread === this.thread && place.mark.seq === seq,
       compaction: this.outline && this.compactions.get(seq),
       forks: this.outline && this.forks.get(seq),
+      takenBack: this.outline?.taken_back.some(([first, last]) => first <= seq && seq <= last),
       open: Boolean(this.rows.fold(seq)) && !this.finding.on,
       needle: this.finding.on ? this.finding.q : "",
     };

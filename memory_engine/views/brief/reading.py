@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import msgspec
 from attrs import Factory, define
@@ -18,18 +19,23 @@ from attrs import Factory, define
 from memory_engine.core.aside import aside
 from memory_engine.core.chain import check_hash
 from memory_engine.core.clock import to_datetime
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.rewinding import Shown
-from memory_engine.core.threads import ThreadRecord
+from memory_engine.core.threads import Head, ThreadRecord
 from memory_engine.errors import ThreadNotFound
 from memory_engine.runtime.handle import PastHandle, ThreadHandle
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store import rewinds
 from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.reader import seq_of
 from memory_engine.store.snapshots import rewound_at
 from memory_engine.views.brief.standing import settle
 from memory_engine.views.brief.talk import TYPES, Talk
+
+if TYPE_CHECKING:
+    from memory_engine.core.rewinding import ShownEvents
+    from memory_engine.store import rewinds
+else:
+    rewinds = lazy_module("memory_engine.store.rewinds")
 
 _log = logging.getLogger("memory_engine.brief")
 TALKS_MAX = 256
@@ -109,10 +115,8 @@ async def talk_of(thread: ThreadHandle, seq: int, *, is_past: bool = False) -> T
 
 async def _read_up_to(thread: ThreadHandle, seq: int) -> Talk:
     kept = _cache_of(thread)
-    runtime = thread.kernel[OpenThreads].get(thread.id)
-    head = runtime.head if runtime is not None else await thread.kernel.reader.head(thread.id)
     async with kept.lock:
-        if (rewound := rewound_at(head)) and kept.now.seq < rewound <= seq:
+        if (rewound := rewound_at(await _head_of(thread))) and kept.now.seq < rewound <= seq:
             kept.now, kept.stored_at = Talk(), 0
         if seq >= kept.now.seq:
             await _skip(thread, kept, seq)
@@ -128,6 +132,11 @@ async def _read_up_to(thread: ThreadHandle, seq: int) -> Talk:
         return talk
 
 
+async def _head_of(thread: ThreadHandle) -> Head:
+    runtime = thread.kernel[OpenThreads].get(thread.id)
+    return runtime.head if runtime is not None else await thread.kernel.reader.head(thread.id)
+
+
 async def _read_on(thread: ThreadHandle, talk: Talk, seq: int, advanced: Callable[[bytes], None] | None = None) -> None:
     """Extend a talk up to `seq`. Calls `advanced` with an event's hash whenever the talk covers all events up to it."""
 
@@ -136,7 +145,8 @@ async def _read_on(thread: ThreadHandle, talk: Talk, seq: int, advanced: Callabl
         if advanced is not None:
             advanced(page[-1].hash)
 
-    shown = await rewinds.shown_at(thread.kernel.reader, thread.id, seq)
+    head = await _head_of(thread)
+    shown = await rewinds.shown_at(thread.kernel.reader, thread.id, seq, head) if rewound_at(head) else None
     walk = thread.kernel.reader.walk(thread.id, after=talk.seq, upto=seq)  # all rows: a spoilt type would hide one
     await walk.feed(partial(_take, talk, thread, shown), items=lambda page: 4 * len(page), then=advance)
     talk.seq = max(talk.seq, seq)
@@ -154,9 +164,10 @@ async def _stored(thread: ThreadHandle, seq: int) -> Talk | None:
     encoded = rows.get("talk", b"")
     if not at or rows.get("digest") != blake2b(encoded).digest():
         return None
-    known = await rewinds.rewinds_of(thread.kernel.reader, thread.id)
-    if known.at(at).upto(at) != known.at(seq).upto(at):  # of what was taken back since
-        return None
+    if rewound_at(head := await _head_of(thread)):
+        known = await rewinds.rewinds_of(thread.kernel.reader, thread.id, head)
+        if known.at(at).upto(at) != known.at(seq).upto(at):  # of what was taken back since
+            return None
     row = (await thread.kernel.reader.rows_at(thread.id, {at})).get(at)
     if row is None or row.hash != rows.get("hash"):
         return None
@@ -178,8 +189,8 @@ def _store(thread: ThreadHandle, kept: TalkCache, digest: bytes) -> None:
     thread.kernel.tasks.spawn(thread.kernel.reader.snapshots.keep_rows(thread.id, VIEW, talk.seq, rows))
 
 
-def _take(talk: Talk, thread: ThreadHandle, shown: Shown, stored: StoredEvent) -> None:
-    if stored.type not in _TYPES or not shown.shows(stored):
+def _take(talk: Talk, thread: ThreadHandle, shown: "ShownEvents | None", stored: StoredEvent) -> None:
+    if stored.type not in _TYPES or (shown is not None and not shown.shows(stored)):
         check_hash(thread.id, stored)
         return
     talk.take(stored.seq, thread.kernel.reader.decode(thread.id, stored).event)
