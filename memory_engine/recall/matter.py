@@ -39,8 +39,9 @@ class Matter(msgspec.Struct, frozen=True):
     `subject` are the keys of the words that name it; together with the keys of the attributes they form `asked`.
     `people` are the people it is about, in addition to the speaker (`is_own`). `slots` say that the value is a "number"
     or a "time". `asks` is "now" for what is true now, "before" for what was true, and "event" for a past event.
-    `further` are terms that statements of the matter may contain, but the question does not. `speakers` are the
-    speakers that the question names: they speak about themselves.
+    `is_past` says that it asks in a word of the past, not only of a plan or a wish. `further` are terms that statements
+    of the matter may contain, but the question does not. `speakers` are the speakers that the question names: they
+    speak about themselves.
     """
 
     language: str
@@ -53,6 +54,7 @@ class Matter(msgspec.Struct, frozen=True):
     asks: Literal["now", "before", "event"]
     further: tuple[str, ...]
     speakers: frozenset[str] = frozenset()
+    is_past: bool = False
 
     @property
     def spoken(self) -> frozenset[str]:
@@ -114,5 +116,6 @@ def read_matter(question: Question) -> Matter | None:
         people=frozenset(people),
         is_own=is_own,
         asks="before" if "then" in used else "event" if is_past else "now",
+        is_past="then" in used or "was" in used,
         further=tuple(t for t in dict.fromkeys(stated) if t not in question.terms)[:FURTHER_MAX],
     )

@@ -203,8 +203,8 @@ class Searching:
             if is_built_in(self._models.ranker):
                 ranked = await self._with_replies(question, choice, ranked, gaps)
             decided, ranked = await self._with_decided(asked, question, choice, ranked, gaps)
-            read = current.read.union(decided.concerned(ranked, choice.thread_ids))
-            best = RankedHits(self._kernel, choice, ranked, read, gaps.of, explain=asked.explain, zone=question.zone)
+            first = current.read.union(decided.concerned(ranked, choice.thread_ids))
+            best = RankedHits(self._kernel, choice, ranked, first, gaps.of, explain=asked.explain, zone=question.zone)
             hits = await best.first(count)
         hits, failure = await self._reranked(text, hits)
         settled = decided.settled(current.settled(hits, decided), current.asks)
@@ -256,7 +256,7 @@ class Searching:
 
     async def _with_decided(
         self, asked: Asked, question: Question, choice: Choice, ranked: Sequence[Ranked], gaps: "_Gaps"
-    ) -> tuple[Decided, Sequence[Ranked]]:
+    ) -> tuple[Decided, list[Ranked]]:
         """What is decided of the ranked, and these with the replacements that fit the search."""
         read, pairs = self._kernel.made(StatementDecisions).read, {}
         for thread_id in threads_to_read(ranked, choice.thread_ids):

@@ -325,8 +325,11 @@ class Current:
 
     @property
     def asks(self) -> Literal["now", "before", "event"]:
-        """Return what the question asks for: what is true now, what was, or a past event."""
-        return "now" if self._matter is None else self._matter.asks
+        """Return what the question asks for: what is true now, what was, or a past event.
+
+        What should be is asked of what is true now. (The rules of this module leave such a question alone, in doubt.)
+        """
+        return self._matter.asks if self._matter is not None and self._matter.is_past else "now"
 
     def settled(self, hits: Sequence[Hit], decided: Decided) -> list[Hit]:
         """Return the hits, outdated ones after their successors. What is decided otherwise stays.

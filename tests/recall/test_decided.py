@@ -124,7 +124,7 @@ async def test_a_run_asks_about_no_more_pairs_than_it_may() -> None:
     decider = knows((OLDER, NEWER))
     async with memory_engine.open(":memory:", models=Models(memory=decider)) as engine:
         thread = await told(engine, OLDER, *FILLER, NEWER)
-        remaining = []
+        remaining: list[int] = []
         while not remaining or remaining[-1]:
             before = len(decider.asked)
             remaining.append((await thread.views.statements.compare(ASKED, pairs_max=5)).remain)
@@ -228,7 +228,7 @@ async def test_a_statement_that_is_forgotten_while_the_model_reads_it_leaves_no_
         thread = await told(engine, OLDER, NEWER)
 
         class Slow(Decider):
-            async def complete(self, messages: Sequence[Mapping[str, object]], **given: object) -> Completion:  # type: ignore[override]
+            async def complete(self, messages: Sequence[Mapping[str, object]], **given: object) -> Completion:
                 await thread.forget(seqs=[1])
                 return await super().complete(messages, **given)  # type: ignore[arg-type]
 
@@ -372,3 +372,18 @@ async def test_a_decision_on_no_pair_of_statements_does_nothing(engine: Engine, 
     await thread.dispatch(e.StatementsCompared(older=older, newer=newer, verdict="replaced"))
     assert () == await thread.views.statements.decisions()
     assert OLDER == (await thread.search(ASKED))[0].text
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("Which code should I type at my locker?", NEWER),
+        ("What is the locker code, if I want to go in?", NEWER),
+        ("What was my locker code before?", OLDER),
+    ],
+)
+async def test_a_plan_is_asked_of_what_is_true_now(engine: Engine, question: str, first: str) -> None:
+    """Where only the rules would be in doubt, the decision is not; a question about the past is another matter."""
+    thread = await told(engine, OLDER, *FILLER, NEWER)
+    await thread.dispatch(e.StatementsCompared(older=1, newer=15, verdict="replaced", by="Ada"))
+    assert first == (await order(thread, question))[0]

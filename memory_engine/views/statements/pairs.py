@@ -41,8 +41,8 @@ async def pairs_of(thread: ThreadHandle, question: str) -> list[Pair]:
     its own words: of a fact that is restated, the question's words may all be gone.
     """
     recall = thread.kernel[Recall]
-    found = await recall.search((thread.id,), _search_request(question, HITS_READ))
-    statements = [hit for hit in found if is_statement(hit)]
+    hits = await recall.search((thread.id,), _search_request(question, HITS_READ))
+    statements = [hit for hit in hits if is_statement(hit)]
     ranked: list[tuple[int, Pair]] = []
     for n, older in enumerate(statements[:OLDER_MAX]):
         near = await recall.search((thread.id,), _search_request(older.text, OLDER_MAX, since=older.at))
