@@ -132,6 +132,7 @@ def _applied(policy: CompactionPolicy, window: int) -> CompactionPolicy:
 
 
 _METADATA = msgspec.json.Decoder(dict[str, str])
+_MARKS = msgspec.json.Decoder(dict[str, int])
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXT = msgspec.json.Decoder(str)
 V = TypeVar("V", bound=str | None)
@@ -189,6 +190,14 @@ def encoded_key(key: str) -> str:
     return f",{msgspec.json.encode(key).decode()}:"
 
 
+def readable_marks(stored: bytes) -> tuple[dict[str, int], str]:
+    """Return a head's marks from their stored form, and why they cannot be read (`""` if they can)."""
+    try:
+        return ({}, "") if stored == b"{}" else (_MARKS.decode(stored), "")
+    except UNREADABLE as error:
+        return {}, str(error)
+
+
 def readable_metadata(stored: bytes | str) -> tuple[dict[str, str], str]:
     """Return metadata from its stored form, and why it cannot be read (`""` if it can).
 
@@ -235,6 +244,42 @@ class DamagedRecord(ThreadRecord, frozen=True, kw_only=True):
     def mended(self) -> ThreadRecord:
         """Return a record of the readable facts, to replace this one (see `Store.put_record`)."""
         return ThreadRecord(**{name: getattr(self, name) for name in ThreadRecord.__struct_fields__})
+
+
+def read_record(  # noqa: PLR0913 - the columns of a row
+    names: Mapping[str, object],
+    metadata: bytes,
+    policy: bytes | None,
+    created_at_us: object,
+    forked_from: ForkPoint | None,
+    *,
+    has_first: bool,
+) -> ThreadRecord:
+    """Return the record that a row holds: a `DamagedRecord` where facts cannot be read, which lose no others.
+
+    `has_first`: the thread has a first event of its own, so it is not a fork.
+    """
+    texts = {name: str(value) for name, value in names.items()}
+    readable, why = readable_metadata(metadata)
+    is_plain = policy is None and not (why or has_first) and {*map(type, names.values())} == {str}
+    if is_plain and type(created_at_us) is int:  # nearly all: a page of threads is read as fast as its rows
+        return ThreadRecord(**texts, metadata=readable, created_at_us=created_at_us, forked_from=forked_from)
+    facts = {name: "" if type(value) is str else "it is not a text of UTF-8" for name, value in names.items()}
+    facts["metadata"] = why
+    kept, facts["policy"] = readable_policy(policy) if policy is not None else (None, "")
+    if has_first:  # a fork's log begins after the past that it shares
+        forked_from, facts["forked_from"] = None, "the log has a first event of its own, so it is not a fork"
+    if type(created_at_us) is not int:
+        created_at_us, facts["created_at"] = 0, "it is not a number"
+    record = ThreadRecord(
+        **texts,
+        metadata=readable,
+        policy=kept,
+        created_at_us=created_at_us,
+        forked_from=forked_from,
+    )
+    unreadable = tuple(f"{name}: {why}" for name, why in facts.items() if why)
+    return DamagedRecord(**msgspec.structs.asdict(record), unreadable=unreadable) if unreadable else record
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -11,15 +11,7 @@ import msgspec
 
 from memory_engine.core.lazy import regex
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.threads import (
-    UNREADABLE,
-    DamagedRecord,
-    ForkPoint,
-    Head,
-    ThreadRecord,
-    readable_metadata,
-    readable_policy,
-)
+from memory_engine.core.threads import ForkPoint, Head, ThreadRecord, read_record, readable_marks
 from memory_engine.errors import InvalidIdentifier
 
 HEAD_BYTES = 512
@@ -27,7 +19,6 @@ HEAD_BYTES = 512
 TERM_BYTES = 64
 """`words` holds a term up to this length in full, a longer one as its digest."""
 _UUID = regex(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_MARKS = msgspec.json.Decoder(dict[str, int])
 
 EVENT_COLUMNS = (
     "e.seq, e.id_key, e.id, e.type, e.version, e.recorded_at_us, e.occurred_at_us, e.causation_id, e.correlation_id, "
@@ -126,13 +117,7 @@ def head_from_row(row: asyncpg.Record) -> Head:
     """A row of `HEAD_COLUMNS`."""
     if row["seq"] is None:
         return Head(unreadable="its row is gone")
-    marks: dict[str, int] = {}
-    unreadable = ""
-    if row["marks"] != b"{}":
-        try:
-            marks = _MARKS.decode(row["marks"])
-        except UNREADABLE as error:
-            unreadable = str(error)
+    marks, unreadable = readable_marks(row["marks"])
     return Head(
         seq=row["seq"],
         hash=row["hash"],
@@ -153,28 +138,10 @@ def marks_to_row(head: Head) -> bytes:
 
 def thread_from_row(row: asyncpg.Record) -> ThreadRecord:
     """A row of `THREAD_COLUMNS`. A fact that cannot be read is named in `unreadable`, and never takes others along."""
-    metadata, why_metadata = readable_metadata(row["metadata"])
-    policy = row["policy"]
-    kept, why_policy = readable_policy(policy) if policy is not None else (None, "")
     fork = ForkPoint(row["forked_id"], row["forked_seq"]) if row["forked_tid"] is not None else None
-    why_fork = ""
-    if row["has_first"]:  # a fork's log begins after the past that it shares
-        fork, why_fork = None, "the log has a first event of its own, so it is not a fork"
-    facts = (("metadata", why_metadata), ("policy", why_policy), ("forked_from", why_fork))
-    record = ThreadRecord(
-        id=row["id"],
-        kind=row["kind"],
-        user_id=row["user_id"],
-        tenant_id=row["tenant_id"],
-        agent_id=row["agent_id"],
-        parent_id=row["parent_id"],
-        metadata=metadata,
-        policy=kept,
-        created_at_us=row["created_at_us"],
-        forked_from=fork,
-    )
-    unreadable = tuple(f"{name}: {why}" for name, why in facts if why)
-    return DamagedRecord(**msgspec.structs.asdict(record), unreadable=unreadable) if unreadable else record
+    names = {name: row[name] for name in ("id", "kind", "user_id", "tenant_id", "agent_id", "parent_id")}
+    made_us, has_first = row["created_at_us"], bool(row["has_first"])
+    return read_record(names, row["metadata"], row["policy"], made_us, fork, has_first=has_first)
 
 
 def chunk_place(chunk_id: str) -> tuple[int, int]:

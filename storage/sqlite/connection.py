@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from threading import Lock, Thread, local
 from traceback import clear_frames
-from typing import TypeVar, cast
-from weakref import WeakSet
+from typing import TYPE_CHECKING, TypeVar, cast
+from weakref import WeakSet, finalize
 
-import aiosqlite
 import msgspec
 
 from memory_engine.core.aside import given_way
+from memory_engine.core.lazy import lazy_module
 from memory_engine.errors import (
     EngineClosed,
     InvalidIdentifier,
@@ -26,6 +26,11 @@ from memory_engine.errors import (
     StorageRefused,
 )
 from memory_engine.storage.driver import Factory, StoreFile, code_of, errors, not_a_database, real_path
+
+if TYPE_CHECKING:
+    import aiosqlite
+else:
+    aiosqlite = lazy_module("aiosqlite")
 
 T = TypeVar("T")
 
@@ -237,6 +242,39 @@ class Connection:
             self._written = ""
 
 
+class HereConnection(Connection):
+    """A connection whose closures run at once, on the caller's thread: to a database in memory, no one waits."""
+
+    def here(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a closure. Raises SQLite's errors, and `EngineClosed` after `close`."""
+        if not self._open:
+            raise EngineClosed
+        return self._do(lambda: work(self._raw()))
+
+    def _put(self, outcome: "_ThreadFuture", work: Callable[[], object]) -> None:
+        try:
+            result = self._do(work)
+        except BaseException as error:  # it goes on to whoever waits
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(result)
+
+    def _do(self, work: Callable[[], T]) -> T:
+        with self.at_work:
+            return work()
+
+    def _raw(self) -> sqlite3.Connection:
+        is_new, raw = self.sqlite is None, super()._raw()
+        if is_new:  # whoever only drops it has nothing to lose: no warning that it was not closed
+            finalize(self, raw.close)
+        return raw
+
+    async def close(self) -> None:
+        """Close it."""
+        self._open = False
+        self._shut()
+
+
 def _let_go_of_cursors(error: BaseException) -> None:
     """End the queries that an error has interrupted: whoever keeps it keeps their cursors, in the frames it passed.
 
@@ -382,12 +420,12 @@ class _ThreadFuture:
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
-def _thread_of(worker: aiosqlite.Connection) -> Thread:
+def _thread_of(worker: "aiosqlite.Connection") -> Thread:
     """The thread behind a connection of aiosqlite, which was one itself before 0.22."""
     return cast("Thread", getattr(worker, "_thread", worker))
 
 
-def _stop_worker(worker: aiosqlite.Connection) -> None:
+def _stop_worker(worker: "aiosqlite.Connection") -> None:
     """Let the thread end after what it was given; aiosqlite has had three ways to say so."""
     stop = getattr(worker, "stop", None) or getattr(worker, "_stop_running", None)
     if stop is not None:

@@ -126,11 +126,16 @@ def check_sqlite_version(path: str, driver: ModuleType) -> None:
     instant (https://sqlite.org/wal.html#walresetbug). The lock file keeps this
     package's processes from that; other programs that write to the file do not take it.
     """
-    version = driver.sqlite_version
-    if driver.sqlite_version_info < SQLITE_MIN:
-        raise SchemaError(path, f"Python's SQLite is {version}; 3.37 or newer is needed")
+    check_sqlite_min(path, driver)
     if driver.sqlite_version_info < SQLITE_SAFE_WAL:
+        version = driver.sqlite_version
         _log.info("SQLite %s: let no other program write to or checkpoint %s (fixed in 3.51.3)", version, path)
+
+
+def check_sqlite_min(path: str, driver: ModuleType) -> None:
+    """Refuse an SQLite without STRICT tables."""
+    if driver.sqlite_version_info < SQLITE_MIN:
+        raise SchemaError(path, f"Python's SQLite is {driver.sqlite_version}; 3.37 or newer is needed")
 
 
 @contextmanager

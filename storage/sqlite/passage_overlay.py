@@ -17,8 +17,9 @@ from memory_engine.storage import passages
 from memory_engine.storage.passage_search import Lists
 from memory_engine.storage.sqlite.among import Among
 from memory_engine.storage.sqlite.connection import Connection
+from memory_engine.storage.sqlite.in_memory import PLACE, empty_database, in_transaction
 from memory_engine.storage.sqlite.passages import SQLitePassages
-from memory_engine.storage.sqlite.schema import HEAD_NAMES, head_to_row, migrate
+from memory_engine.storage.sqlite.schema import HEAD_NAMES, head_to_row
 from memory_engine.store.passages import (
     THREAD_BITS,
     LookedUp,
@@ -35,7 +36,6 @@ T = TypeVar("T")
 
 OWN_BYTES_MAX = 256 * 1024 * 1024
 """Bytes that indexes in memory take. One search holds all that it needs, however much it is."""
-MEMORY = ":memory:"
 _PLACE = (1 << THREAD_BITS) - 1
 _NOTHING = LookUp()
 
@@ -48,15 +48,17 @@ class OwnPassages(SQLitePassages):
     """
 
     def __init__(self, store: Store) -> None:
-        self._memory = Connection(MEMORY, _database)
-        transactions = _Transactions(self._memory)
-        super().__init__(transactions, transactions.read)
+        self._memory = Connection(PLACE, empty_database)
+        super().__init__(self._memory.run, self._transact)
         self._store = store
         self._generation = store.generation
         self._known: dict[str, Member] = {}
         self._begun: dict[str, bool] = {}
         self._asked: dict[str, int] = {}
         self._asks = 0
+
+    async def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._memory.run(partial(in_transaction, work))
 
     def has(self, thread_id: str) -> bool:
         """Whether a thread has an index here."""
@@ -139,7 +141,7 @@ class OwnPassages(SQLitePassages):
         self._asks += 1
         self._asked.update((one.id, self._asks) for one in members)
         if new := [one for one in members if self._known.get(one.id) != one]:
-            for thread_id in await self._memory.run(partial(_in_transaction, partial(_write_members, new))):
+            for thread_id in await self._memory.run(partial(in_transaction, partial(_write_members, new))):
                 self._begun.pop(thread_id, None)
                 self._known.pop(thread_id, None)
             self._known.update((one.id, one) for one in new)
@@ -151,13 +153,13 @@ class OwnPassages(SQLitePassages):
         self._among = Among(self._lists)
         self._begun.clear()
         known = list(self._known.values())
-        await self._memory.run(lambda _: _in_transaction(partial(_write_members, known), self._memory.reopened()))
+        await self._memory.run(lambda _: in_transaction(partial(_write_members, known), self._memory.reopened()))
 
     async def _let_go(self, thread_ids: Iterable[str], bytes_max: int) -> None:
         """Drop indexes, one after the other, until all together take no more than a number of bytes."""
         for thread_id in thread_ids:
             known = self._known[thread_id]
-            if not await self._memory.run(partial(_in_transaction, partial(_shrink, known.rank, bytes_max))):
+            if not await self._memory.run(partial(in_transaction, partial(_shrink, known.rank, bytes_max))):
                 return
             self._begun.pop(thread_id, None)
 
@@ -289,39 +291,6 @@ class PassageOverlay:
         if not self.own.is_over(thread_id):
             return 0
         return (await self._stored.models(thread_id)).get(model, 0)
-
-
-class _Transactions:
-    """See `memory_engine.storage.sqlite.passages.Transact`."""
-
-    def __init__(self, memory: Connection) -> None:
-        self._memory = memory
-
-    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a transaction."""
-        return await self._memory.run(partial(_in_transaction, work))
-
-    async def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a query."""
-        return await self._memory.run(query)
-
-
-def _in_transaction(work: Callable[[sqlite3.Connection], T], raw: sqlite3.Connection) -> T:
-    raw.execute("BEGIN")
-    try:
-        found = work(raw)
-    except BaseException:  # after any error the transaction must not stay open; it goes on to the caller
-        raw.execute("ROLLBACK")
-        raise
-    raw.execute("COMMIT")
-    return found
-
-
-def _database() -> sqlite3.Connection:
-    raw = sqlite3.connect(MEMORY, isolation_level=None, cached_statements=256)
-    raw.execute("PRAGMA temp_store = MEMORY")
-    migrate(raw, MEMORY)
-    return raw
 
 
 def _by_thread_ids(threads: Threads, members: Iterable[Member]) -> Threads:

@@ -36,22 +36,13 @@ else:
 _log = logging.getLogger("memory_engine.storage")
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
-class Read(Protocol):
-    """Runs a query on a reader's thread."""
+class RunOnConnection(Protocol):
+    """Runs a query, or a transaction that is rolled back if the work raises, one at a time."""
 
-    def __call__(self, query: Callable[[sqlite3.Connection], T]) -> Awaitable[T]:
-        """Return the result of the query."""
-        ...
-
-
-class Transact(Protocol):
-    """Runs transactions, one at a time."""
-
-    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of the work; if it raises, nothing is written."""
+    def __call__(self, work: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]:
+        """Return the result of the work."""
         ...
 
 
@@ -91,9 +82,9 @@ def _index_words(thread_id: str, known: Mapping[StoredWords, Waiting], raw: sqli
 class SQLitePassages:
     """See `memory_engine.store.passages.PassageIndex`."""
 
-    def __init__(self, writer: Transact, read: Read) -> None:
-        self._writer = writer
+    def __init__(self, read: RunOnConnection, write: RunOnConnection) -> None:
         self._read = read
+        self._write = write
 
     @cached_property
     def _lists(self) -> "passage_search.Lists":
@@ -120,7 +111,7 @@ class SQLitePassages:
         if await self._read(lambda raw: stands(raw, find_tid(raw, thread_id))) and not afresh:
             return
         await self._shrunk(thread_id)
-        await self._writer.run(lambda raw: begin_passages(raw, find_tid(raw, thread_id), afresh=afresh))
+        await self._write(lambda raw: begin_passages(raw, find_tid(raw, thread_id), afresh=afresh))
 
     async def drop(self, thread_id: str) -> None:
         """Destroy what a thread's index holds, and its words wherever the full-text index has them.
@@ -132,14 +123,14 @@ class SQLitePassages:
             is_more = await self._shrunk(thread_id)
         pages = -MERGED_PAGES  # words that cannot be merged away would stay in the file, which is reported
         while is_more:
-            is_more = await self._writer.run(partial(_merge, pages))
+            is_more = await self._write(partial(_merge, pages))
             pages = MERGED_PAGES
 
     async def _shrunk(self, thread_id: str) -> bool:
         """Destroy the passages of an index step by step. Returns whether there was one."""
         if not await self._read(lambda raw: passages.has_index(raw, find_tid(raw, thread_id))):
             return False
-        while await self._writer.run(lambda raw: _shrink(thread_id, raw)):
+        while await self._write(lambda raw: _shrink(thread_id, raw)):
             pass
         return True
 
@@ -157,12 +148,12 @@ class SQLitePassages:
             return passages.write(raw, tid, change)
 
         try:
-            return await self._writer.run(write)
+            return await self._write(write)
         except StorageRefused as error:
             if change.after <= 0:
                 raise
             _log.warning("the search index of thread %r is dropped, to be made again: %s", thread_id, error.why)
-            await self._writer.run(lambda raw: passages.clear(raw, find_tid(raw, thread_id)))
+            await self._write(lambda raw: passages.clear(raw, find_tid(raw, thread_id)))
             return False
 
     async def index_words(self, thread_id: str) -> None:
@@ -172,7 +163,7 @@ class SQLitePassages:
             known = await self._read(
                 lambda raw: passage_words.words_to_index(raw, find_tid(raw, thread_id), INDEXED_BULK)
             )
-            is_more = await self._writer.run(partial(_index_words, thread_id, known))
+            is_more = await self._write(partial(_index_words, thread_id, known))
 
     async def members(self, threads: Threads) -> Sequence[Member]:
         """The threads of a look-up over several."""
@@ -181,7 +172,7 @@ class SQLitePassages:
     async def index_words_of(self, threads: Threads) -> None:
         """Index the words of all waiting passages of several threads, some milliseconds at a time."""
         tids = await self._read(lambda raw: list(among.members_of(raw, threads).waiting))
-        while await self._writer.run(lambda raw: passage_words.index_words_of(raw, tids)):
+        while await self._write(lambda raw: passage_words.index_words_of(raw, tids)):
             pass
 
     async def threads(self) -> Sequence[str]:
@@ -196,7 +187,7 @@ class SQLitePassages:
         self, thread_id: str, model: str, vectors: Mapping[int, bytes], upto: int, *, first: int = 0
     ) -> None:
         """Keep vectors by place; all from `first` up to the place `upto` are then embedded."""
-        await self._writer.run(
+        await self._write(
             lambda raw: passage_vectors.put_vectors(raw, find_tid(raw, thread_id), model, vectors, (first, upto))
         )
 
@@ -214,4 +205,4 @@ class SQLitePassages:
 
     async def drop_vectors(self, thread_id: str, models: Iterable[str]) -> None:
         """Destroy the vectors of models."""
-        await self._writer.run(lambda raw: passage_vectors.drop_vectors(raw, find_tid(raw, thread_id), models))
+        await self._write(lambda raw: passage_vectors.drop_vectors(raw, find_tid(raw, thread_id), models))

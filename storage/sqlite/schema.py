@@ -12,15 +12,7 @@ import msgspec
 
 from memory_engine.core.lazy import lazy_module, regex
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.threads import (
-    UNREADABLE,
-    DamagedRecord,
-    ForkPoint,
-    Head,
-    ThreadRecord,
-    readable_metadata,
-    readable_policy,
-)
+from memory_engine.core.threads import ForkPoint, Head, ThreadRecord, read_record, readable_marks
 from memory_engine.errors import SchemaError
 from memory_engine.storage.driver import errors
 from memory_engine.storage.passages import SCHEMA as PASSAGES
@@ -246,7 +238,6 @@ THREAD_COLUMNS = (
 LOST = "its row is gone"
 _UUID = regex(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _BYTE = regex(rb"\\x([0-9a-f]{2})")
-_MARKS = msgspec.json.Decoder(dict[str, int])
 
 
 def id_to_row(event_id: str) -> str | bytearray:
@@ -309,13 +300,7 @@ def head_from_row(row: tuple) -> Head:  # type: ignore[type-arg]
     if row[0] is None:
         return Head(unreadable=LOST, damaged=LOST)
     seq, digest, epoch, status, open_compaction, chunks, tokens, stored, checksum = row
-    marks: dict[str, int] = {}
-    unreadable = ""
-    if stored != b"{}":
-        try:
-            marks = _MARKS.decode(stored)
-        except UNREADABLE as error:
-            unreadable = str(error)
+    marks, unreadable = readable_marks(stored)
     return Head(
         seq=seq,
         hash=digest,
@@ -393,36 +378,7 @@ def with_id(thread_id: str) -> tuple[str, tuple[object, ...]]:
 def thread_from_row(row: tuple) -> ThreadRecord:  # type: ignore[type-arg]
     """A row of `THREAD_COLUMNS`. A fact that cannot be read is named in `unreadable`, and never takes others along."""
     (_, thread_id, kind, user, tenant, agent, parent, stored, policy, created, forked_id, forked_seq, has_first) = row
-    metadata, why_metadata = readable_metadata(stored)
-    texts = (thread_id, kind, user, tenant, agent, parent)
-    is_plain = policy is forked_id is None and not (why_metadata or has_first)
-    if is_plain and type(created) is int and {*map(type, texts)} == {str}:
-        return ThreadRecord(
-            id=thread_id,
-            kind=kind,
-            user_id=user,
-            tenant_id=tenant,
-            agent_id=agent,
-            parent_id=parent,
-            metadata=metadata,
-            created_at_us=created,
-        )
-    kept, why_policy = readable_policy(policy) if policy is not None else (None, "")
-    why_fork = ""
-    if has_first:  # a fork's log begins after the past that it shares
-        forked_id, why_fork = None, "the log has a first event of its own, so it is not a fork"
+    fork = ForkPoint(str(forked_id), forked_seq) if forked_id is not None else None
     scopes = {"user_id": user, "tenant_id": tenant, "agent_id": agent, "parent_id": parent}
     names = {"id": thread_id, "kind": kind, **scopes}
-    facts = {name: "it is not a text of UTF-8" for name, value in names.items() if type(value) is not str}
-    facts |= {"metadata": why_metadata, "policy": why_policy, "forked_from": why_fork}
-    if type(created) is not int:
-        created, facts["created_at"] = 0, "it is not a number"
-    record = ThreadRecord(
-        **{name: str(value) for name, value in names.items()},
-        metadata=metadata,
-        policy=kept,
-        created_at_us=created,
-        forked_from=ForkPoint(str(forked_id), forked_seq) if forked_id is not None else None,
-    )
-    unreadable = tuple(f"{name}: {why}" for name, why in facts.items() if why)
-    return DamagedRecord(**msgspec.structs.asdict(record), unreadable=unreadable) if unreadable else record
+    return read_record(names, stored, policy, created, fork, has_first=bool(has_first))

@@ -5,7 +5,7 @@ import logging
 import math
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import msgspec
 
 from memory_engine.core.lazy import lazy_modules
-from memory_engine.core.records import StoredEvent
-from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import MemoryEngineError, StorageFailed
 from memory_engine.storage.driver import StoreFile, size_of
 from memory_engine.storage.passage_rows import forget_texts
@@ -30,38 +28,25 @@ from memory_engine.storage.sqlite.file import (
     whole,
 )
 from memory_engine.storage.sqlite.locking import FileLock, Generation, Leases
-from memory_engine.storage.sqlite.passages import SQLitePassages
-from memory_engine.storage.sqlite.transactions import (
-    Transactions,
-    create,
-    find_tid,
-    put_record,
-    write_projection,
-)
+from memory_engine.storage.sqlite.tables import TableStore
+from memory_engine.storage.sqlite.transactions import Transactions
 from memory_engine.storage.sqlite.writer import WAL_BYTES, Writer
 from memory_engine.store.protocol import (
     Backup,
     CommitUnit,
     Copied,
     Migrated,
-    ProjectionChange,
-    RowSpan,
-    StoredText,
     StoreStats,
-    ThreadFilter,
     Traces,
 )
 
 if TYPE_CHECKING:
-    from memory_engine.storage.sqlite import backup, checks, erasing, reading, texts
+    from memory_engine.storage.sqlite import backup, erasing, reading
     from memory_engine.storage.sqlite import faults as faulty
     from memory_engine.storage.sqlite.faults import FaultPlan
-    from memory_engine.store.acts import Act
     from memory_engine.store.keys import Key
 else:
-    backup, checks, erasing, faulty, reading, texts = lazy_modules(
-        "memory_engine.storage.sqlite", "backup checks erasing faults reading texts"
-    )
+    backup, erasing, faulty, reading = lazy_modules("memory_engine.storage.sqlite", "backup erasing faults reading")
 
 T = TypeVar("T")
 
@@ -84,7 +69,7 @@ SPILL_BYTES = 64 * 1024
 """Payloads over this size are kept apart, once for each content."""
 
 
-class SQLiteStore:
+class SQLiteStore(TableStore):
     """One file; several processes may share it.
 
     A commit survives the death of the process at any moment; with `durability="full"`, also a power failure.
@@ -110,13 +95,10 @@ class SQLiteStore:
         self._round_will_end = False
         self._first_reads = 0
         """How many queries more need no reader."""
-        self._is_settled = False
-        """Whether no act was pending when the file was opened, and none was looked for since."""
         self._leases = Leases(file.path)
         self._quiet: asyncio.Future[None] | None = None
         self._shortening: asyncio.Task[None] | None = None
         self._shortened_s = self._measured_s = 0.0
-        self.passages = SQLitePassages(writer, self._read)
         file.opened()
 
     @classmethod
@@ -201,25 +183,6 @@ class SQLiteStore:
         store._is_settled = is_settled
         return store
 
-    async def create(
-        self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk], *, origin: ThreadRecord | None = None
-    ) -> None:
-        """Make a thread. Raises `ThreadExists`, `ThreadNotFound`."""
-        await self._writer.run(lambda raw: create(raw, record, head, live, origin))
-        self._transactions.forget(record.id)
-
-    async def put_record(self, record: ThreadRecord) -> None:
-        """Replace a thread's record. Raises `ThreadNotFound`."""
-        await self._writer.run(lambda raw: put_record(raw, record))
-
-    async def load(self, thread_id: str, *, sources: bool = True) -> LoadedThread:
-        """A thread's live state, in order of keys, with the events behind it. Raises `ThreadNotFound`."""
-        return await self._read(lambda raw: reads.load(raw, thread_id, sources=sources))
-
-    async def head(self, thread_id: str) -> Head:
-        """A thread's head. Raises `ThreadNotFound`."""
-        return await self._read(lambda raw: reads.head(raw, thread_id))
-
     def commit(self, unit: CommitUnit) -> "asyncio.Future[None]":
         """Queue a unit, to be committed together with those of other threads that wait."""
         now = time.monotonic()
@@ -259,60 +222,6 @@ class SQLiteStore:
         finally:
             self._quiet.set_result(None)
             self._quiet = None
-
-    async def find(self, thread_id: str, event_ids: Sequence[str]) -> Sequence[StoredEvent]:
-        """Those of the events that the thread's log (shared past included) holds."""
-        return await self._read(lambda raw: reads.find(raw, thread_id, event_ids)) if event_ids else ()
-
-    async def read(
-        self, thread_id: str, *, after: int, upto: int, limit: int, types: Collection[str] | None = None
-    ) -> Sequence[StoredEvent]:
-        """At most `limit` events with `after` < seq <= `upto`, in order, through shared pasts."""
-        if types is not None:
-            return await self._read(lambda raw: reads.read_types(raw, thread_id, (after, upto), limit, types))
-        return await self._read(lambda raw: reads.read(raw, thread_id, after, upto, limit))
-
-    async def seq_at(self, thread_id: str, recorded_at_us: int) -> int:
-        """The seq of the last event that was recorded at this time or before it."""
-        return await self._read(lambda raw: reads.seq_at(raw, thread_id, recorded_at_us))
-
-    async def correlated(
-        self, correlation_id: str, *, limit: int | None = None, tenant_id: str | None = None
-    ) -> Sequence[tuple[str, StoredEvent]]:
-        """The events that bear a correlation id, each with its thread's id."""
-        return await self._read(lambda raw: reads.correlated(raw, correlation_id, limit, tenant_id))
-
-    async def read_at(self, thread_id: str, seqs: Sequence[int]) -> Sequence[StoredEvent]:
-        """The events at these seqs that there are, in order, through shared pasts."""
-        return await self._read(lambda raw: reads.read_at(raw, thread_id, seqs)) if seqs else ()
-
-    async def threads(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head]]:
-        """The threads that match, in the order of `ThreadFilter`."""
-        return [(record, head) for record, head, _ in await self.listed(where)]
-
-    async def listed(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head, int]]:
-        """The same, with the time of each one's last event."""
-        return await self._read(lambda raw: reads.listed(raw, where))
-
-    async def taken(self) -> Sequence[str]:
-        """The ids of deleted threads that no live thread uses now."""
-        return await self._read(reads.taken)
-
-    async def forks(self, thread_id: str) -> Sequence[str]:
-        """The ids of the threads that share this thread's past."""
-        return await self._read(lambda raw: reads.forks(raw, thread_id))
-
-    async def delete(self, thread_id: str) -> None:
-        """Delete a thread's log and state; another can be made of its id."""
-        await self.passages.drop(thread_id)
-        await self._writer.administer(lambda raw: erasing.delete(raw, thread_id))
-        forget_texts()
-
-    async def erase(self, unit: CommitUnit, rows: Sequence[StoredEvent]) -> None:
-        """Commit a unit, with these rows in the place of the thread's own of the same seqs and hashes."""
-        await self.passages.drop(unit.thread_id)
-        await self._writer.administer(lambda raw: erasing.erase(raw, self._transactions, unit, rows))
-        forget_texts()
 
     async def wipe(self) -> bool:
         """Zero what deleted and erased rows have left in the file; whether no reader of old pages was in the way."""
@@ -369,14 +278,6 @@ class SQLiteStore:
             found = msgspec.structs.replace(found, places={**found.places, **places}, how=erasing.THROUGH_THE_KEY)
         return found
 
-    def texts(self) -> AsyncIterator[Sequence[StoredText]]:
-        """The values of events, views, the index for search and threads."""
-        return texts.stored_texts(self._read)
-
-    async def mentions(self, words: Sequence[str]) -> Sequence[str]:
-        """The entries of the full-text index with all these words in a row."""
-        return await self._read(lambda raw: erasing.mentions(raw, words))
-
     async def backup(self, path: str, copied: Copied, *, key: "Key | None" = None, plain: bool = False) -> Backup:
         """Copy the database of this moment to a new file, which is checked before it gets its name."""
         target = await asyncio.to_thread(backup.target_of, self._file, path, key, plain=plain)
@@ -389,62 +290,6 @@ class SQLiteStore:
         async with self._without_reads():
             await self._readers.rest()
             return await self._writer.rekey(made, copied)
-
-    async def put_act(self, act: "Act") -> None:
-        """Keep an administrative act."""
-        self._is_settled = False
-        await self._writer.run(lambda raw: erasing.put_act(raw, act))
-
-    async def acts(self, *, pending: bool = False) -> "Sequence[Act]":
-        """The administrative acts, oldest first; with `pending` those that may not be finished."""
-        if pending and self._is_settled:
-            self._is_settled = False
-            return ()
-        return await self._read(lambda raw: erasing.acts(raw, pending=pending))
-
-    async def rows(self, projection: str, version: int, thread_id: str) -> tuple[int, Mapping[str, bytes]]:
-        """A projection's checkpoint (0: none) and rows for a thread."""
-        return await self._read(lambda raw: reads.projection_rows(raw, projection, version, thread_id))
-
-    async def checkpoint(self, projection: str, version: int, thread_id: str) -> int:
-        """The seq up to which a projection has read a thread (0: none)."""
-        return await self._read(lambda raw: reads.checkpoint(raw, projection, version, thread_id))
-
-    async def rows_between(
-        self, projection: str, version: int, thread_id: str, span: RowSpan
-    ) -> Sequence[tuple[str, bytes]]:
-        """The rows of a span, in order of keys."""
-        return await self._read(lambda raw: reads.rows_between(raw, projection, version, thread_id, span))
-
-    async def measure_rows(self, projection: str, version: int, thread_id: str) -> tuple[int, int]:
-        """How many rows there are and how many bytes their values take."""
-        return await self._read(lambda raw: reads.measure_rows(raw, projection, version, thread_id))
-
-    async def holders(self, projection: str, version: int) -> Sequence[str]:
-        """Ids of the threads for which a projection has rows."""
-        return await self._read(lambda raw: reads.holders(raw, projection, version))
-
-    async def write_projection(self, thread_id: str, change: ProjectionChange, *, replace: bool = False) -> None:
-        """Write an asynchronous projection's rows and checkpoint."""
-
-        def write(raw: sqlite3.Connection) -> None:
-            tid = find_tid(raw, thread_id)
-            if replace:
-                raw.execute(
-                    "DELETE FROM projection_rows WHERE projection = ? AND version = ? AND tid = ?",
-                    (change.projection, change.version, tid),
-                )
-            write_projection(raw, tid, change)
-
-        await self._writer.run(write)
-
-    async def faults(self, thread_id: str) -> Mapping[str, Sequence[str]]:
-        """Differences between the indexes of ids, words and vectors and the rows that they index."""
-        return await self._read(lambda raw: checks.faults_of(raw, thread_id))
-
-    async def behind(self, projection: str, version: int) -> Sequence[str]:
-        """Ids of the threads whose head is past the projection's checkpoint."""
-        return await self._read(lambda raw: reads.behind(raw, projection, version))
 
     async def stats(self) -> StoreStats:
         """Totals; `bytes` is the size of the database and its write-ahead log."""
@@ -463,6 +308,12 @@ class SQLiteStore:
         await self._readers.close()
         await self._writer.close()
         self._file.closed()
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._writer.run(work)
+
+    async def _administer(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        await self._writer.administer(work)
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         while self._quiet is not None:
