@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -41,6 +42,7 @@ def _seconds(run: Callable[[T], object], value: T) -> float:
         gc.enable()
 
 
+@cache
 def packed_bomb(megabytes: int) -> str:
     """A piece of a checkpoint that unpacks to so many megabytes."""
     from memory_engine.views.checkpoints import pieces
