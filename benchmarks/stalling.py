@@ -76,7 +76,7 @@ class Bystanders:
 
 async def stalls(setting: Setting) -> list[Figure]:
     """Each call once, most on a thread of 100,000 chunks that no compaction has touched."""
-    count = setting.size(100_000, 2_000)
+    count = setting.size(100_000, 500)
     path = setting.new_path("stalls")
     say(f"  building a log of {count:,} messages")
     async with memory_engine.open(str(path), config=WITHOUT_COMPACTION) as engine:
@@ -90,7 +90,7 @@ async def stalls(setting: Setting) -> list[Figure]:
     found: list[Figure] = []
     async with memory_engine.open(str(path), config=WITHOUT_COMPACTION) as engine:
         other = await engine.create_thread("other")
-        for name, call in _calls(engine.thread("long"), count, setting.new_path("exported")).items():
+        for name, call in _calls(setting, engine.thread("long"), count).items():
             say(f"  {name}")
             bystanders = Bystanders(other)
             took = await bystanders.beside(call)
@@ -110,9 +110,10 @@ async def stalls(setting: Setting) -> list[Figure]:
     return found
 
 
-def _calls(thread: Thread, count: int, export: Path) -> dict[str, Callable[[], Awaitable[object]]]:
-    half = count // 2
-    large, larger = UserMessage(content="word " * 800_000), UserMessage(content="größe " * 1_800_000)
+def _calls(setting: Setting, thread: Thread, count: int) -> dict[str, Callable[[], Awaitable[object]]]:
+    half, export = count // 2, setting.new_path("exported")
+    large = UserMessage(content="word " * setting.size(800_000, 10_000))
+    larger = UserMessage(content="größe " * setting.size(1_800_000, 10_000))
     return {
         "opening": thread.state,
         "context(8000)": lambda: thread.context(max_tokens=8_000),

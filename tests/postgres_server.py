@@ -29,7 +29,8 @@ def server_url() -> str:
         return given
     server, ours = ExitStack(), os.getpid()
     try:
-        url = server.enter_context(running({**UNSYNCED, "max_prepared_transactions": "8"})).url
+        settings = {**UNSYNCED, "max_prepared_transactions": "8", "autovacuum": "off"}
+        url = server.enter_context(running(settings)).url
     except NoServer as why:
         end = pytest.fail if "CI" in os.environ else pytest.skip
         end(f"{why}; or set MEMORY_ENGINE_POSTGRES to a server's URL")

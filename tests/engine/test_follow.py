@@ -122,14 +122,14 @@ async def test_the_past_has_an_end_and_is_not_followed(thread: Thread) -> None:
         past.follow()
 
 
-async def test_ten_thousand_events_come_in_order(place: str) -> None:
+async def test_thousands_of_events_come_in_order(place: str) -> None:
     """Through many pages, from the middle too."""
     async with memory_engine.open(place, config=QUIET) as engine:
         thread = await engine.create_thread("t")
-        for start in range(0, 10_000, 1_000):
+        for start in range(0, 3_000, 1_000):
             await thread.dispatch_all([UserMessage(content=f"{start + n}") for n in range(1_000)])
-        assert list(range(1, 10_001)) == await taken(thread.follow(poll_s=FAR), 10_000)
-        assert list(range(5_001, 10_001)) == await taken(thread.follow(after=5_000, poll_s=FAR), 5_000)
+        assert list(range(1, 3_001)) == await taken(thread.follow(poll_s=FAR), 3_000)
+        assert list(range(1_501, 3_001)) == await taken(thread.follow(after=1_500, poll_s=FAR), 1_500)
 
 
 async def test_a_forks_shared_past_is_included(place: str) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.depth import DEEP
 from tests.postgres.chaos import Crowd, crowd, kill_now_and_then
 from tests.postgres_cluster import Cluster, NoServer, running
 
-TIMES = 3
-ROUNDS = 3
+TIMES, ROUNDS = (3, 3) if DEEP else (2, 2)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -23,10 +24,12 @@ SECONDS_MIN = 0.002
 def is_linear(run: Callable[[T], object], make: Callable[[int], T], size: int) -> bool:
     """Whether running on 16 times the size takes about 16 times the processor time: far below the square."""
     larger, bound = make(size * LARGER), LARGER * SLACK * SECONDS_MIN
-    if _seconds(run, larger) <= bound:  # whatever the small size takes, it is taken for no less
+    took = _seconds(run, larger)
+    if took <= bound:  # whatever the small size takes, it is taken for no less
         return True
     bound = max(bound, LARGER * SLACK * min(_seconds(run, make(size)) for _ in range(3)))
-    return any(_seconds(run, larger) <= bound for _ in range(3))  # one that a busy machine does not stretch is enough
+    # one that a busy machine does not stretch is enough
+    return took <= bound or any(_seconds(run, larger) <= bound for _ in range(3))
 
 
 def _seconds(run: Callable[[T], object], value: T) -> float:
@@ -39,6 +42,7 @@ def _seconds(run: Callable[[T], object], value: T) -> float:
         gc.enable()
 
 
+@cache
 def packed_bomb(megabytes: int) -> str:
     """A piece of a checkpoint that unpacks to so many megabytes."""
     from memory_engine.views.checkpoints import pieces

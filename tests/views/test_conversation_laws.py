@@ -179,15 +179,16 @@ async def forget(thread: Thread, seq: int) -> None:
 )
 async def test_C2_a_megabyte_is_an_answer_like_any_other(text: str) -> None:
     """As question and as answer: in the log whole, in the memory within its limits."""
-    config = EngineConfig(compaction=CompactionPolicy(enabled=False))
+    limits = ConversationLimits(exchanges=3, exchanges_kept=1)
+    config = EngineConfig(compaction=CompactionPolicy(enabled=False), conversation=limits)
     async with memory_engine.open(":memory:", config=config) as engine:
         thread = await engine.create_thread("t")
-        for _ in range(12):
+        for _ in range(5):  # some are live, and some are in the summary
             await thread.conversation.prepare_messages(text)
             await thread.conversation.finalize_cycle(text, text)
         exchange = (await thread.conversation.exchanges())[-1]
         assert (text, True) == (await thread.conversation.whole_answer(exchange), exchange.answer.endswith("…"))
-        await assert_limits(thread, EngineConfig().conversation)
+        await assert_limits(thread, limits)
 
 
 @settings(max_examples=20)
