@@ -145,7 +145,7 @@ class AgentLifecycle:
         if self._task is not None:
             raise TaskNotRunning(self.thread.id, "start", is_running=True)
         known = await self._known(task)
-        task_id, started = kernel_of(self._engine).new_id(), self._engine.kernel.new_id()
+        task_id, started = kernel_of(self._engine).new_id(), kernel_of(self._engine).new_id()
         events: list[Event | NewEvent] = [
             NewEvent(TaskStarted(goal=task, task_id=task_id), id=started),
             (await self._keeper()).episode(STARTED, [f"Started: {task}"], task_id, (started,)),

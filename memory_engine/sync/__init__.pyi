@@ -280,6 +280,8 @@ class Engine:
 
 class Thread:
     """One ordered log with its own queue and state. It costs nothing; create one at any time."""
+
+    id: str
     @property
     def admin(self) -> Admin:
         """Acts on the thread as a whole: `pause`, `clear`, `update`, `archive`, `erase`, `delete`, `hold` and so on."""
@@ -726,6 +728,9 @@ class Transfer:
 
 class Scope(Thread):
     """A thread that its first event creates; until then its views are empty."""
+
+    scope_id: str
+    tenant_id: str
     def exists(self) -> bool:
         """Whether anything was dispatched here, including facts on their way from other threads."""
 

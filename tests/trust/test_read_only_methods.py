@@ -37,8 +37,8 @@ async def written(folder: Path) -> None:
         await thread.compact()
         await thread.context()
         await engine.settle()
-        await thread.export(folder / "t.jsonl")
-        await engine.export_all(folder / "all")
+        await thread.replay.export(folder / "t.jsonl")
+        await engine.transfer.export_all(folder / "all")
         (folder / "memories.json").write_text('[{"id": "1", "memory": "Likes tea"}]')
 
 
@@ -187,5 +187,5 @@ async def test_what_would_be_done_can_be_asked(tmp_path: Path) -> None:
     before = contents(tmp_path)
     async with memory_engine.open(str(tmp_path / "m.db"), config=ONLY_READS) as engine:
         with pytest.raises(errors.CannotRereduce, match="nothing differs"):
-            await engine.thread("t").rereduce(1, dry_run=True)
+            await engine.thread("t").replay.rereduce(1, dry_run=True)
     assert before == contents(tmp_path)
