@@ -40,6 +40,7 @@ from memory_engine.language.masking import Mask
 from memory_engine.llm.base import LanguageModel
 from memory_engine.options import Models, OlderOptions, Parts
 from memory_engine.plugins import Plugin
+from memory_engine.projections.base import Projection
 from memory_engine.recall.hits import Found
 from memory_engine.recall.index import IndexProgress
 from memory_engine.replay.anchors import Anchor, Contradicted
@@ -101,6 +102,7 @@ from memory_engine.views.tool_cache.view import CachedCall, CacheEntry
 MYPY = False
 P = TypeVar("P")
 T = TypeVar("T")
+V = TypeVar("V")
 
 class Engine:
     """Dispatches events to threads and derives what people and models see. Open one with `memory_engine.open`."""
@@ -653,6 +655,18 @@ class Views:
         """The rows of a registered projection by its name, up to date with the head or as of a moment."""
     def report(self, *, at: int | None = None) -> Report:
         """A report for people: memory, cached results, and the agent's messages. `at`: as of an earlier seq."""
+    def row(self, projection: Projection[V], key: str) -> V | None:
+        """One row of a projection, straight from the store; no other row is read."""
+    def rows_between(
+        self,
+        projection: Projection[V],
+        first: str = "",
+        last: str | None = None,
+        limit: int | None = None,
+        *,
+        latest: bool = False,
+    ) -> list[tuple[str, V]]:
+        """The rows with `first` <= key < `last` (`None`: to the end), in key order, straight from the store."""
 
 class StoreAdmin:
     """Acts on the whole store: keys, copies, holds, retention, and the record of all of them."""
@@ -1251,4 +1265,4 @@ def restore(
     new_key: KeySource | None = None,
     plain: bool = False,
 ) -> Backup:
-    """Create a new store from a backup: a copy, checked like it (see `Engine.backup`). The backup stays unchanged."""
+    """Create a new store from a backup: a copy, checked like it (see `StoreAdmin.backup`). The backup stays unchanged."""

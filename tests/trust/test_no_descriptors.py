@@ -28,8 +28,8 @@ TWICE = {  # what a second call says of the first, or of this log
 
 
 FILES = [
-    "Engine.backup", "Engine.copy_to", "Engine.dispatch", "Engine.export_all", "Engine.export_memories",
-    "Engine.import_all", "Engine.import_log", "Engine.import_memories", "Engine.search",
+    "StoreAdmin.backup", "Engine.copy_to", "Engine.dispatch", "Transfer.export_all", "Transfer.export_memories",
+    "Transfer.import_all", "Transfer.import_log", "Transfer.import_memories", "Engine.search",
     "Thread.admin.delete", "Thread.admin.erase", "Thread.replay.export", "Thread.fork", "Thread.replay.rebuild",
 ]  # fmt: skip
 """What opens files and starts programs."""
