@@ -28,8 +28,9 @@ TWICE = {  # what a second call says of the first, or of this log
 
 
 FILES = [
-    "StoreAdmin.backup", "Engine.copy_to", "Engine.dispatch", "Transfer.export_all", "Transfer.export_memories",
-    "Transfer.import_all", "Transfer.import_log", "Transfer.import_memories", "Engine.search",
+    "Engine.admin.backup", "Engine.copy_to", "Engine.dispatch", "Engine.transfer.export_all",
+    "Engine.transfer.export_memories",
+    "Engine.transfer.import_all", "Engine.transfer.import_log", "Engine.transfer.import_memories", "Engine.search",
     "Thread.admin.delete", "Thread.admin.erase", "Thread.replay.export", "Thread.fork", "Thread.replay.rebuild",
 ]  # fmt: skip
 """What opens files and starts programs."""
