@@ -163,7 +163,7 @@ async def play(engine: Engine, case: Case, marks: Sequence[int], tallies: Tallie
         history += messages
         for message in messages:
             await thread.record(message)
-            await thread.settle()
+            await thread.compaction.settle()
         async for recorded in thread.events(after=seen):
             seen = recorded.seq
             compactions += recorded.type == "compaction_completed"

@@ -88,7 +88,7 @@ async def _all_at_once(engine: Engine, batches: Sequence[Sequence[Event]]) -> tu
 
 async def _settled(threads: Sequence[Thread]) -> float:
     for thread in threads:
-        await thread.settle()
+        await thread.compaction.settle()
     return perf_counter()
 
 

@@ -71,7 +71,7 @@ async def _measure(setting: Setting) -> dict[str, Rounds]:
                 block = batch[at : at + BLOCK]
                 for name, thread in _turned(threads, seed):
                     taken[name].add(await dispatch_timed(thread, block))
-                    await thread.settle()
+                    await thread.compaction.settle()
                 taken[BARE].add(await append_timed(bare, [payload(event) for event in block]))
             _let_peers_append(setting, taken, seed, count, synchronous="NORMAL")
     return taken
@@ -218,7 +218,7 @@ async def meanwhile(setting: Setting) -> list[Figure]:
             for side, to in zip(taken, (thread, idle), strict=True):
                 side.extend(await dispatch_timed(to, [event]))
             await asyncio.sleep(seconds / 5_000)
-        await thread.settle()
+        await thread.compaction.settle()
     times, others = taken
     return [
         Figure(

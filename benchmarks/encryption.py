@@ -82,7 +82,7 @@ async def _rekeyed(setting: Setting, path: Path) -> Figure:
     """Milliseconds of another key for the store that the other acts have filled."""
     async with memory_engine.open(path, key=KEYS[BYTES]) as engine:
         begun = perf_counter()
-        report = await engine.rekey(bytes(32))
+        report = await engine.admin.rekey(bytes(32))
         value = (perf_counter() - begun) * 1e3
     return Figure(
         bench="encryption",

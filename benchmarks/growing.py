@@ -57,11 +57,11 @@ async def _alternate(short_path: Path, long_path: Path, rounds: int) -> dict[str
             settle_memory()
             fresh = await short_engine.create_thread()
             await fresh.dispatch_all(events(seed + 100, 100))
-            await fresh.settle()
+            await fresh.compaction.settle()
             batch = events(seed + 1000, BLOCK)
             for name, thread in (("short", fresh), ("long", grown)):
                 taken[name].add(await dispatch_timed(thread, batch))
-                await thread.settle()
+                await thread.compaction.settle()
     return taken
 
 
@@ -90,7 +90,7 @@ async def _count(path: Path, name: str) -> tuple[int, int]:
     with counting_statements() as count:
         async with memory_engine.open(str(path)) as engine:
             thread = engine.thread(name)
-            await thread.settle()
+            await thread.compaction.settle()
             for event in events(7, 60):
                 before = count.statements, count.rows
                 await thread.dispatch(event)

@@ -156,7 +156,7 @@ async def build_codes(folder: Path) -> Answer:
                 end = min(count, begin + size)
                 for at in range(begin, end, BATCH):
                     await thread.dispatch_all([note(n) for n in range(at, min(end, at + BATCH))])
-                await thread.prepare_search()
+                await thread.admin.prepare_search()
     return once("build", clock)
 
 
@@ -221,10 +221,10 @@ async def _changed(engine: Engine, folder: Path) -> tuple[Answer, bytes]:
     for number in range(20):
         with one.running():
             await thread.dispatch(note(count + number))
-            await thread.prepare_search()
+            await thread.admin.prepare_search()
     with thousand.running():
         await thread.dispatch_all([note(count + 20 + number) for number in range(ADDED)])
-        await thread.prepare_search()
+        await thread.admin.prepare_search()
     answer = {**one.answer("add_one"), **once("add_1000", thousand)}
     forgotten, erased = (_vector_of(folder, number) for number in (11, 13))
     found = pieces_left(_files(folder), forgotten), pieces_left(_files(folder), erased)
@@ -232,7 +232,7 @@ async def _changed(engine: Engine, folder: Path) -> tuple[Answer, bytes]:
         await thread.forget(seqs=[await _seq(thread, 11)])
     answer |= {**once("forget", forgetting), "pieces_before": found[0]}
     with erasing.running():
-        await thread.erase(seqs=[await _seq(thread, 13)])
+        await thread.admin.erase(seqs=[await _seq(thread, 13)])
     answer |= {**once("erase", erasing), "pieces_erased": pieces_left(_files(folder), erased)}
     return answer, forgotten
 

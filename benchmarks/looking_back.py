@@ -15,6 +15,7 @@ from benchmarks.figures import Bar, Figure, Reference
 from benchmarks.setting import Setting, say, settle_memory
 from memory_engine import Engine
 from memory_engine.core.chunks import ChunkType
+from memory_engine.engine import kernel_of
 from memory_engine.files.verify_file import cores, verify_file
 from memory_engine.replay.what_if import Change, SkipEvent
 from memory_engine.store import snapshots
@@ -98,9 +99,9 @@ async def _run_again(setting: Setting) -> list[Figure]:
         thread = engine.thread("log")
         change = Change(edits=[SkipEvent(5)])
         works: list[tuple[str, Callable[[], Awaitable[object]], Bar]] = [
-            ("ledger", thread.cache_ledger, LEDGER),
-            ("ledger of 8,000 tokens", partial(thread.cache_ledger, max_tokens=8_000), LEDGER),
-            ("what-if", partial(thread.what_if, change), WHAT_IF),
+            ("ledger", thread.replay.ledger, LEDGER),
+            ("ledger of 8,000 tokens", partial(thread.replay.ledger, max_tokens=8_000), LEDGER),
+            ("what-if", partial(thread.replay.what_if, change), WHAT_IF),
         ]
         figures = []
         for case, work, bar in works:
@@ -142,7 +143,7 @@ async def _looked(engine: Engine, length: int, bare: float, *, asserted: bool) -
     say(f"  looking back over {head:,} events")
     chance = random.Random(length)
     summaries = [chunk.id for chunk in (await thread.state()).everything() if chunk.type == ChunkType.COMPACTED]
-    newest = (await thread.latest(1))[0].chunks[0].id
+    newest = (await thread.replay.latest(1))[0].chunks[0].id
 
     async def past() -> None:
         await (await thread.at(chance.randint(1, head))).state()
@@ -152,26 +153,26 @@ async def _looked(engine: Engine, length: int, bare: float, *, asserted: bool) -
 
     async def views() -> None:
         moment = await thread.at(chance.randint(1, head))
-        for projection in engine.kernel.projections:
-            await moment.rows(projection)
+        for projection in kernel_of(engine).projections:
+            await moment.views.rows(projection)
 
     async def diff() -> None:
-        await thread.diff(*sorted(chance.randint(1, head) for _ in range(2)))
+        await thread.replay.diff(*sorted(chance.randint(1, head) for _ in range(2)))
 
     async def why() -> None:
-        await thread.why(chance.choice([*summaries, newest]))
+        await thread.replay.why(chance.choice([*summaries, newest]))
 
     async def folded() -> None:
         await _forget_snapshots(engine)
-        reader = LogReader(engine.store, engine.events, read_only=True)
+        reader = LogReader(kernel_of(engine).store, engine.events, read_only=True)
         await reader.state_at("log", head)
 
     async def verified() -> None:
-        if not (await thread.verify()).ok:
+        if not (await thread.replay.verify()).ok:
             raise AssertionError("the log does not verify")
 
     async def rebuilt() -> None:
-        await thread.rebuild()
+        await thread.replay.rebuild()
 
     decoded = Reference(DECODED, bare)
     figures = []
@@ -214,4 +215,4 @@ async def _timed(work: Callable[[], Awaitable[object]]) -> float:
 async def _forget_snapshots(engine: Engine) -> None:
     everything = (("", "\U0010ffff"),)
     change = ProjectionChange(snapshots.PROJECTION, snapshots.VERSION, {}, 0, everything)
-    await engine.store.write_projection("log", change)
+    await kernel_of(engine).store.write_projection("log", change)

@@ -73,7 +73,7 @@ async def build_log(path: Path, count: int, seed: int = 1, *, compacted: bool = 
             source = islice(messages(seed + number), count)
             while batch := [as_event(message) for message in islice(source, BATCH)]:
                 await thread.dispatch_all(batch)
-                await thread.settle()
+                await thread.compaction.settle()
         await engine.settle()
 
 

@@ -211,10 +211,10 @@ async def _long_thread(setting: Setting, cluster: Cluster) -> list[Figure]:
             settle_memory()
             fresh = await engine.create_thread()
             await fresh.dispatch_all(events(seed + 100, 100))
-            await fresh.settle()
+            await fresh.compaction.settle()
             for name, thread in (("short", fresh), ("long", grown))[:: 1 if seed % 2 else -1]:
                 taken[name].add(await dispatch_timed(thread, events(seed + 1000, BLOCK)))
-                await thread.settle()
+                await thread.compaction.settle()
     cold = []
     for number in range(setting.size(16, 3)):
         settle_memory()
@@ -262,7 +262,7 @@ async def _search(setting: Setting, cluster: Cluster) -> list[Figure]:
             source = Talk().messages(count)
             while batch := list(islice(source, BATCH)):
                 await thread.dispatch_all(batch)
-            await thread.prepare_search()
+            await thread.admin.prepare_search()
             await thread.search(asked[-1])
         settle_memory()
         for at in range(0, len(asked), BLOCK):

@@ -127,7 +127,7 @@ async def _ours(setting: Setting, asked: Sequence[Conversation], embedder: Embed
             thread = await engine.create_thread()
             begun = perf_counter_ns()
             numbers = {(await thread.dispatch(turn)).event_id: number for number, turn in enumerate(one.turns)}
-            await thread.prepare_search()
+            await thread.admin.prepare_search()
             answered.added_ns += perf_counter_ns() - begun
             for question in one.questions:
                 begun = perf_counter_ns()

@@ -151,8 +151,8 @@ async def found(embedder: Embedder | None = None, limit: int = 10) -> dict[str, 
             for turn in chat.turns:
                 kind = UserMessage if turn.role == "user" else LlmTextResponse
                 await thread.dispatch(NewEvent(kind(content=turn.text), occurred_at=turn.at))
-            await thread.settle()
-            await thread.prepare_search()
+            await thread.compaction.settle()
+            await thread.admin.prepare_search()
             for one in chat.asked:
                 hits = {hit.seq - 1 for hit in await thread.search(one.question, limit=limit)}
                 shares[one.kind].append(len(hits.intersection(one.answers)) / len(one.answers))

@@ -114,8 +114,8 @@ async def found(embedder: Embedder | None = None, half: int | None = None) -> di
             thread = await engine.create_thread()
             for turn in turns:
                 await thread.dispatch(NewEvent(_event(turn), occurred_at=turn.at))
-            await thread.settle()
-            await thread.prepare_search()
+            await thread.compaction.settle()
+            await thread.admin.prepare_search()
             middle = len(talk.asked) // 2
             for asked in talk.asked if half is None else talk.asked[middle * half : middle * (half + 1)]:
                 for name, share in (await _shares(thread, asked)).items():

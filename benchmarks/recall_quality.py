@@ -75,8 +75,8 @@ class Conversation:
             else:
                 receipts = [await thread.dispatch(NewEvent(as_event(unit), occurred_at=said_at(unit["date"])))]
             self.units |= {receipt.event_id: unit["id"] for receipt in receipts}
-        await thread.settle()
-        await thread.prepare_search()
+        await thread.compaction.settle()
+        await thread.admin.prepare_search()
         return thread
 
     def search(self, question: str, limit: int) -> list[str]:

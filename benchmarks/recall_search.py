@@ -125,7 +125,7 @@ async def _begun(filled: Filled, engine: Engine) -> Asked:
     begun = perf_counter_ns()
     unindexed = (await thread.search(filled.questions[-1])).unindexed
     unready_ms = (perf_counter_ns() - begun) / 1e6
-    await thread.prepare_search()
+    await thread.admin.prepare_search()
     made = perf_counter_ns()
     await thread.search(filled.questions[-1])
     first_ms = (perf_counter_ns() - made) / 1e6
@@ -252,7 +252,7 @@ async def _over_threads(setting: Setting, few: Filled, embedder: Embedder | None
         for number in range(THREADS):
             thread = await engine.create_thread(f"t{number}", user_id="u")
             await thread.dispatch_all(list(islice(messages, each)))
-            await thread.prepare_search()
+            await thread.admin.prepare_search()
 
         async def search(question: str) -> object:
             return await engine.search(question, user_id="u")

@@ -54,7 +54,7 @@ async def _filled(engine: Engine, threads: int) -> list[str]:
             thread = await engine.create_thread(tenant_id=tenant_id, user_id=f"u{number // USERS}")
             batch: Sequence[UserMessage] = list(islice(talk, EACH))
             await thread.dispatch_all(batch)
-            await thread.prepare_search()
+            await thread.admin.prepare_search()
             told += [str(message.content) for message in batch] if len(told) < 50 * EACH else []
     return told
 

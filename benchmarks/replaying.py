@@ -44,12 +44,12 @@ async def _round(setting: Setting, config: EngineConfig, seed: int) -> dict[str,
         thread = await engine.create_thread()
         settle_memory()
         dispatched = sum(await dispatch_timed(thread, events(seed, count))) / 1e6
-        await thread.settle()
+        await thread.compaction.settle()
         begun = perf_counter_ns()
-        report = await thread.verify()
+        report = await thread.replay.verify()
         verified = (perf_counter_ns() - begun) / 1e6
         if not report.ok:
             raise AssertionError(f"the log does not verify: {report.divergence}")
         begun = perf_counter_ns()
-        await thread.rebuild()
+        await thread.replay.rebuild()
         return {"dispatch": dispatched, "verify": verified, "rebuild": (perf_counter_ns() - begun) / 1e6}

@@ -101,7 +101,7 @@ async def stalls(setting: Setting) -> list[Figure]:
         further: dict[str, Callable[[], Awaitable[object]]] = {
             f"ingesting {len(markdown) / 1e6:.1f} MB of Markdown": lambda: documents.add_text(markdown, title="Users"),
             f"compacting {count // 10:,} chunks": engine.thread("shorter").compact,
-            f"deleting {count // 10:,} events": engine.thread("shorter").delete,
+            f"deleting {count // 10:,} events": engine.thread("shorter").admin.delete,
         }
         for name, call in further.items():
             say(f"  {name}")
@@ -119,14 +119,14 @@ def _calls(setting: Setting, thread: Thread, count: int) -> dict[str, Callable[[
         "context(8000)": lambda: thread.context(max_tokens=8_000),
         "context(8000, query)": lambda: thread.context(max_tokens=8_000, query="users in November"),
         "state(at=half)": lambda: thread.state(at=half),
-        "diff(half, now)": lambda: thread.diff(half, count),
+        "diff(half, now)": lambda: thread.replay.diff(half, count),
         "fork(half)": lambda: thread.fork(at=half),
         "forget": lambda: thread.forget(seqs=[10]),
-        "verify": thread.verify,
-        "rebuild": thread.rebuild,
-        "export": lambda: thread.export(export),
+        "verify": thread.replay.verify,
+        "rebuild": thread.replay.rebuild,
+        "export": lambda: thread.replay.export(export),
         "prepare_messages(8000)": lambda: thread.conversation.prepare_messages("And now?", 8_000),
-        "end_session": thread.end_session,
+        "end_session": thread.admin.end_session,
         "an event of 4 MB": lambda: thread.dispatch(large),
         "an event of 15 MB": lambda: thread.dispatch(larger),
     }
@@ -166,7 +166,7 @@ async def deleting(setting: Setting) -> list[Figure]:
             small = await engine.create_thread()
             await small.dispatch_all(events(1_000 + seed, 20))
             bystanders = Bystanders(other)
-            took = await bystanders.beside(small.delete)
+            took = await bystanders.beside(small.admin.delete)
             if seed:
                 taken.append(took / 1e6)
                 meanwhile += bystanders.dispatches

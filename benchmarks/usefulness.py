@@ -116,7 +116,7 @@ async def play(session: Session, budget: int, outcome: Outcome) -> None:
                 shown = [await thread.context(max_tokens=budget) for thread in (on, off)]
                 cut = judged.get(n)
                 if cut is not None and cut.tokens > budget:
-                    (last,) = await on.latest(1)
+                    (last,) = await on.replay.latest(1)
                     shown.append(await on.context(max_tokens=budget, at=last.seq))
                     for way, context in zip(WAYS, shown, strict=True):
                         outcome.tallies[way].add(cut, context.messages)
@@ -130,7 +130,7 @@ async def _recorded(thread: Thread, message: Shown) -> int:
     """Record a message and wait until what it led to is compacted. Return the nanoseconds."""
     begun = perf_counter_ns()
     await thread.record(message)
-    await thread.settle()
+    await thread.compaction.settle()
     return perf_counter_ns() - begun
 
 

@@ -11,6 +11,7 @@ from benchmarks.ours import WITHOUT_COMPACTION
 from benchmarks.setting import Setting, one_core, say, settle_memory
 from memory_engine import Engine, Event, NewEvent, Thread
 from memory_engine import events as e
+from memory_engine.engine import kernel_of
 from memory_engine.projections.rebuild import rebuild_thread
 from memory_engine.views.layers.entries import SearchMode
 from memory_engine.views.layers.view import Memory
@@ -258,14 +259,14 @@ async def _rebuild(setting: Setting) -> list[Figure]:
     async with memory_engine.open(str(setting.new_path("rebuild")), config=WITHOUT_COMPACTION) as engine:
         thread = await engine.create_thread()
         await _fill(thread, [_mixed(n) for n in range(count)])
-        await thread.settle()
-        parts, taken = engine.kernel, []
+        await thread.compaction.settle()
+        parts, taken = kernel_of(engine), []
         for _ in range(setting.size(3, 1)):
             times = []
             for projections in (parts.projections, ()):
                 settle_memory()
                 begun = perf_counter_ns()
-                await rebuild_thread(parts.store, engine.reader, thread.id, projections)
+                await rebuild_thread(parts.store, kernel_of(engine).reader, thread.id, projections)
                 times.append((perf_counter_ns() - begun) / 1e9)
             taken.append(times)
     whole, alone = (statistics.median(times[n] for times in taken) for n in (0, 1))

@@ -64,7 +64,7 @@ async def say(thread: Thread, text: str) -> None:
 async def ask(thread: Thread, text: str) -> None:
     """The user's word, and what it says about the flow before it."""
     print(f"USER   {text}")
-    for promoted in await thread.flows.review(text):
+    for promoted in await thread.views.flows.review(text):
         print(f"    memory a playbook was made of {promoted.flow_dact!r} ({promoted.reason})")
     await thread.dispatch(UserMessage(content=text))
 
@@ -82,7 +82,7 @@ async def monday(engine: memory_engine.Engine) -> None:
     await thread.scratchpad.write("Always use the table sales: sales_old misses returns.", flow="compare_periods")
     await thread.scratchpad.write("Surprisingly, only the south fell, by a third.", flow="compare_periods")
     await thread.scratchpad.write("The user prefers bar charts for comparisons.", flow="compare_periods")
-    await thread.flows.completed(
+    await thread.views.flows.completed(
         "compare_periods",
         user_query="Compare units sold in Q3 with Q2 by region.",
         slots={"measure": "units", "by": "region"},
@@ -100,7 +100,7 @@ async def tuesday(engine: memory_engine.Engine) -> None:
     """A new conversation of the same user: what was learned is at hand."""
     thread = await engine.create_thread("tuesday", user_id="ana", tenant_id="acme")
     await ask(thread, "Compare units sold in Q2 and Q3 by region, please.")
-    playbook = await thread.flows.prepare("compare_periods", "Compare units sold in Q2 and Q3 by region, please.")
+    playbook = await thread.views.flows.prepare("compare_periods", "Compare units sold in Q2 and Q3 by region, please.")
     tools = Tools(thread)
     for call in playbook.tool_calls if playbook is not None else ():
         await tools.run(call.tool_id, **{name: str(value) for name, value in call.parameters.items()})

@@ -114,7 +114,7 @@ async def main() -> None:
             print(f"USER   {question}")
             print(f"AGENT  {await agent.turn(question)}")
         print()
-        report = await thread.report()
+        report = await thread.views.report()
         print(report.text.partition("=== AGENT RECEIVES")[0].strip())
         print()
         asked, ran = sum(COST_MS[tool] for tool in agent.asked), sum(COST_MS[tool] for tool in agent.backend.ran)

@@ -35,8 +35,8 @@ class Scope(Thread):
 
     def __init__(self, handle: ScopeHandle) -> None:
         super().__init__(handle)
-        self.scope_id = handle.scope_id
-        self.tenant_id = handle.tenant_id
+        self.scope_id: str = handle.scope_id
+        self.tenant_id: str = handle.tenant_id
         self._scope = handle
 
     def __repr__(self) -> str:

@@ -68,7 +68,7 @@ class Thread(OldThreadNames):
     """
 
     def __init__(self, handle: ThreadHandle) -> None:
-        self.id = handle.id
+        self.id: str = handle.id
         self._handle = handle
 
     def __repr__(self) -> str:

@@ -54,7 +54,7 @@ async def restore(  # noqa: PLR0913 - keys by keyword
     new_key: "KeySource | None" = None,
     plain: bool = False,
 ) -> Backup:
-    """Create a new store from a backup: a copy, checked like it (see `Engine.backup`). The backup stays unchanged.
+    """Create a new store from a backup: a copy, checked like it (see `StoreAdmin.backup`). The backup stays unchanged.
 
     `key` opens an encrypted backup. The new store has the same one, unless you give a `new_key`, or ask for a `plain`
     store. Raises `FileExistsError` if something is at `path`: a restore never overwrites. Raises `SchemaError` for a

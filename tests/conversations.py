@@ -60,7 +60,7 @@ async def say(thread: Thread, events: Sequence[Event]) -> list[str]:
     made = []
     for event in events:
         made += [chunk.id for chunk in (await thread.dispatch(event)).chunks]
-        await thread.settle()
+        await thread.compaction.settle()
     return made
 
 

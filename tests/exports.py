@@ -9,6 +9,7 @@ from memory_engine import Engine, EngineConfig, Event, LlmTextResponse, Thread, 
 from memory_engine import events as e
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import CompactionPolicy
+from memory_engine.engine import kernel_of
 from memory_engine.wiring import builtin_projections
 
 NEVER = EngineConfig(compaction=CompactionPolicy(enabled=False))
@@ -34,14 +35,14 @@ async def talk(engine: Engine, thread_id: str = "t") -> Thread:
 
 async def rows(engine: Engine, thread_id: str) -> list[StoredEvent]:
     """A log, byte for byte."""
-    head = await engine.store.head(thread_id)
-    return [row async for page in engine.reader.pages(thread_id, after=0, upto=head.seq) for row in page]
+    head = await kernel_of(engine).store.head(thread_id)
+    return [row async for page in kernel_of(engine).reader.pages(thread_id, after=0, upto=head.seq) for row in page]
 
 
 async def shown(thread: Thread) -> dict[str, object]:
     """The state of a thread, and every view."""
     placed = [(placed.chunk, placed.key, placed.container) for placed in (await thread.state()).placed()]
-    return {"state": placed} | {one.name: await thread.view(one.name) for one in builtin_projections()}
+    return {"state": placed} | {one.name: await thread.views.read(one.name) for one in builtin_projections()}
 
 
 def lines_of(path: Path) -> list[bytes]:

@@ -129,7 +129,7 @@ async def log_of(engine: Engine, user_id: str) -> list[str]:
 async def filled(engine: Engine, tmp_path: Path) -> None:
     """A user with imported and native memories in all layers, and preferences."""
     for name in ("mem0", "letta", "zep"):
-        await engine.import_memories(written(tmp_path, FORMS[name][0]), user_id="ines")
+        await engine.transfer.import_memories(written(tmp_path, FORMS[name][0]), user_id="ines")
     ines = engine.user("ines")
     await ines.memory.learn("city", "Mechelen ✓")
     await ines.memory.append("episodic", "Asked for a recipe", metadata={"mood": "glad", "n": 3})

@@ -23,6 +23,7 @@ from memory_engine import events as e
 from memory_engine.compaction import protocol
 from memory_engine.core.chain import link_hash
 from memory_engine.core.records import StoredEvent
+from memory_engine.engine import kernel_of
 from memory_engine.events import builtin_registry
 from memory_engine.ingest import Ingestion, IngestOptions
 from memory_engine.replay.export.log_file import FileEnd, FileHead, LogFile, event_line, header_hash, line_of
@@ -48,8 +49,8 @@ async def digest_of(engine: Engine, thread_id: str) -> dict[str, object]:
     info, state = await thread.info(), await thread.state()
     placed = [(placed.key.hex(), placed.container, placed.chunk) for placed in state.placed()]
     views = {
-        f"{view.name}@{view.version}": _sha((await thread.rows(view, at=info.events)).encoded())
-        for view in engine.kernel.projections
+        f"{view.name}@{view.version}": _sha((await thread.views.rows(view, at=info.events)).encoded())
+        for view in kernel_of(engine).projections
     }
     return {
         "events": info.events,
@@ -79,15 +80,15 @@ async def make(folder: Path) -> None:
             await _fork(thread)
             await _export(engine, folder, "talk", "fork")
             taken_out = Redaction(types=("tool_result",), patterns=(r"Ines\w*", r"FW-\d+"), fields=("reason",))
-            await thread.export(folder / "talk-redacted.jsonl.gz", redaction=taken_out)
+            await thread.replay.export(folder / "talk-redacted.jsonl.gz", redaction=taken_out)
         async with _engine("tenant", compacting=False) as engine:
             await _tenant(engine)
             await _export(engine, folder, *[info.id for info in await engine.threads()])
     digests = {}
     async with memory_engine.open(":memory:") as engine:
         for path in logs_in(folder):
-            report = await engine.import_log(path, thread_id=path.name, scopes="as exported")
-            verified = await engine.thread(path.name).verify()
+            report = await engine.transfer.import_log(path, thread_id=path.name, scopes="as exported")
+            verified = await engine.thread(path.name).replay.verify()
             assert verified.ok, verified.divergence
             digests[path.name] = {"redacted": report.redacted, **await digest_of(engine, path.name)}
     text = json.dumps(digests, indent=1, ensure_ascii=False) + "\n"
@@ -123,7 +124,7 @@ async def _engine(seed: str, *, compacting: bool = True) -> AsyncIterator[Engine
 
 async def _export(engine: Engine, folder: Path, *thread_ids: str) -> None:
     for thread_id in thread_ids:
-        await engine.thread(thread_id).export(folder / f"{re.sub('[^a-z]', '-', thread_id)}.jsonl.gz")
+        await engine.thread(thread_id).replay.export(folder / f"{re.sub('[^a-z]', '-', thread_id)}.jsonl.gz")
 
 
 async def everything(engine: Engine) -> None:
@@ -135,7 +136,7 @@ async def everything(engine: Engine) -> None:
                 msgspec.structs.replace(event, removed=(), seen=0) if isinstance(event, e.ThreadRereduced) else event
             )
             await thread.dispatch(of_here, causation_id="cause", correlation_id="together")
-            await thread.delivered()
+            await thread.views.delivered()
 
 
 def samples() -> list[Event]:
@@ -170,7 +171,7 @@ async def _paused(engine: Engine) -> None:
     await thread.dispatch(e.UserMessage(content="What is left to do?"))
     await thread.dispatch(todo)
     await thread.dispatch(e.TodoCompleted(id=todo.items[0].id))
-    await thread.pause("until tomorrow")
+    await thread.admin.pause("until tomorrow")
 
 
 async def _older(source: Path, path: Path) -> None:
@@ -204,18 +205,18 @@ async def talk(engine: Engine) -> Thread:
     ingestion = Ingestion(engine, IngestOptions(thread_id="talk", user_id="ines", tenant_id="acme"))
     assert await ingestion.file(TALK)
     thread = engine.thread("talk")
-    await thread.settle()
+    await thread.compaction.settle()
     chunks = [chunk for chunk in (await thread.state()).everything() if chunk.is_compactable]
-    await thread.mark_critical(chunks[-1].id)
-    await thread.offload(min_chars=200, keep_chars=50)
+    await thread.compaction.mark_critical(chunks[-1].id)
+    await thread.compaction.offload(min_chars=200, keep_chars=50)
     await thread.scratchpad.write("Batteries are sent within a week.", flow="orders")
     await thread.forget(chunk_ids=[chunks[-2].id], reason="asked to")
-    [said] = (await engine.reader.rows_at("talk", {2})).values()
+    [said] = (await kernel_of(engine).reader.rows_at("talk", {2})).values()
     await thread.forget(event_ids=[said.id], reason="asked to")
     await thread.compact()
-    await thread.undo_compaction(reason="too short")
+    await thread.compaction.undo(reason="too short")
     await thread.dispatch(e.MemoryRecalled(content="They ride an FW-20871.", query="bike", sources=("elsewhere",)))
-    await thread.end_session("done")
+    await thread.admin.end_session("done")
     return thread
 
 
@@ -225,7 +226,7 @@ async def _fork(thread: Thread) -> None:
     for n in range(16):
         await fork.dispatch(e.UserMessage(content=f"Question {n}: is order FW-{n} on its way?"))
         await fork.dispatch(e.LlmTextResponse(content=f"Order FW-{n} was handed over on day {n}."))
-        await fork.settle()
+        await fork.compaction.settle()
 
 
 async def _tenant(engine: Engine) -> None:
@@ -237,7 +238,7 @@ async def _tenant(engine: Engine) -> None:
     await user.preferences.update("verbosity", "concise")
     [snippet] = await talk.scratchpad.read()
     await talk.promotion.request(snippet.id, target="agent_md")
-    await talk.delivered()
+    await talk.views.delivered()
     await tenant.agent_md.upload("# House rules\n")
     await tenant.documents.add_text("Prices rise by 3 % in May.\n\nSundays are closed.", title="Prices", id="prices")
     await tenant.documents.add_text("Prices rise by 4 % in May.\n\nSundays are closed.", title="Prices", id="prices")
@@ -245,7 +246,7 @@ async def _tenant(engine: Engine) -> None:
     [line] = await tenant.agent_md.lines()
     proposal = await tenant.patterns.propose(line.id, by="ann")
     await tenant.patterns.approve(proposal.id, by="ann")
-    await tenant.delivered()
+    await tenant.views.delivered()
     await engine.settle()
 
 

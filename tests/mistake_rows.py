@@ -23,6 +23,7 @@ from memory_engine.cli.explain import predicate
 from memory_engine.core.cancellation import kept_time
 from memory_engine.core.executor import BATCH_DEPTH_MAX
 from memory_engine.core.threads import Head
+from memory_engine.engine import kernel_of
 from memory_engine.events import builtin_registry
 from memory_engine.inspector import CannotServe, serving
 from memory_engine.inspector.answers import Query, TooLong, TooMuch, WrongQuery
@@ -32,6 +33,7 @@ from memory_engine.llm.vectors import checked_vector
 from memory_engine.replay.anchors import add_anchors, read_anchors
 from memory_engine.replay.what_if import Change
 from memory_engine.replay.what_if.change import SkipEvent
+from memory_engine.runtime.handle import PastHandle
 from memory_engine.testing.contract_rows import event, unit
 from memory_engine.thread import Past
 from tests.mistakes import (
@@ -87,7 +89,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.PluginNotLoaded, lambda p: files.verified_without_its_plugin(p.path, OfNoPlugin)),
     (errors.EventTooLarge, lambda p: p.thread.dispatch(e.UserMessage(content="x" * 20_000_000))),
     (errors.InvalidArgument, lambda p: p.engine.threads(limit=1.5)),  # type: ignore[arg-type]
-    (errors.UnknownReducer, lambda p: p.engine.kernel.reducers.replace("reduce_user_mesage", no_summary)),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    (errors.UnknownReducer, lambda p: kernel_of(p.engine).reducers.replace("reduce_user_mesage", no_summary)),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     (errors.InvalidIdentifier, lambda p: p.engine.create_thread("\x00")),
     (errors.SeqNotInLog, lambda p: p.thread.at(9)),
     (errors.InvalidSearch, lambda p: p.thread.search("Hello", limit=0)),
@@ -102,8 +104,8 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.ThreadNotFound, lambda p: p.engine.thread("nowhere").info()),
     (errors.ThreadExists, lambda p: p.engine.create_thread("t")),
     (errors.EventNotFound, lambda p: p.thread.at("no such id")),
-    (errors.ThreadClosed, lambda p: files.in_turn(p.thread.archive(), p.thread.dispatch(SAID))),
-    (errors.ThreadHasForks, lambda p: files.in_turn(p.thread.fork(), p.thread.delete())),
+    (errors.ThreadClosed, lambda p: files.in_turn(p.thread.admin.archive(), p.thread.dispatch(SAID))),
+    (errors.ThreadHasForks, lambda p: files.in_turn(p.thread.fork(), p.thread.admin.delete())),
     (errors.IdempotencyConflict, lambda p: p.thread.dispatch(LONG, event_id="first")),
     (errors.ReducerError, lambda p: p.thread.dispatch(e.ThreadSeeded(chunks=(e.InitialChunk("x", retention="odd"),)))),
     (errors.EventRefused, lambda p: p.thread.dispatch(e.TodoDeleted(id="nope"))),
@@ -141,9 +143,9 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.InvalidCompactor, lambda p: p.engine.register_compactor("gpt-4o")),  # type: ignore[arg-type]
     (errors.NothingToCompact, compact_what_is_critical),
     (errors.CompactorFailed, lambda p: compact_with(Scripted(no_summary), p)),
-    (errors.CannotRereduce, lambda p: p.thread.rereduce(1)),
+    (errors.CannotRereduce, lambda p: p.thread.replay.rereduce(1)),
     (errors.CannotRewind, lambda p: p.thread.rewind(redo=True)),
-    (errors.CompactionNotLive, lambda p: p.thread.undo_compaction("x")),
+    (errors.CompactionNotLive, lambda p: p.thread.compaction.undo("x")),
     (errors.ModelError, lambda p: ask(Silent(), [], temperature=0.0, max_tokens=1, timeout_s=1.0)),
     (errors.ContextBudgetError, needs_more_than_the_budget),
     (errors.InvalidRetention, lambda _: RetentionRule(act="delete", older_than=timedelta())),
@@ -185,29 +187,29 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.InvalidFilePath, lambda p: p.thread.memory_files.create("../a.md", "")),
     (errors.UnknownMemoryFile, lambda p: p.thread.memory_files.delete("a.md")),
     (errors.MemoryFileExists, lambda p: files.in_turn(*(p.thread.memory_files.create("a", "") for _ in "12"))),
-    (errors.UnknownFlow, lambda p: p.thread.flows.feedback(True)),
+    (errors.UnknownFlow, lambda p: p.thread.views.flows.feedback(True)),
     (errors.TaskNotRunning, end_what_was_not_begun),
     (errors.NotJoined, lambda p: p.engine.tenant("acme").patterns.list("retail")),
     (errors.InvalidPattern, propose_nothing_that_is_left),
     (errors.UnknownPattern, lambda p: p.engine.tenant("acme").patterns.revoke("x", by="ann", reason="")),
-    (errors.PastIsReadOnly, lambda p: Past(p.engine.kernel, "t", 1).dispatch(SAID)),
-    (errors.NothingToBisect, lambda p: p.thread.bisect(lambda past: False)),
-    (errors.PredicateFailed, lambda p: p.thread.bisect(lambda _: bool(1 / 0))),
+    (errors.PastIsReadOnly, lambda p: Past(PastHandle(kernel_of(p.engine), "t", 1)).dispatch(SAID)),
+    (errors.NothingToBisect, lambda p: p.thread.replay.bisect(lambda past: False)),
+    (errors.PredicateFailed, lambda p: p.thread.replay.bisect(lambda _: bool(1 / 0))),
     (errors.InvalidExpression, lambda p: predicate("1 +")),
-    (errors.InvalidChange, lambda p: p.thread.what_if(Change(edits=[SkipEvent(9)]))),
-    (errors.ModelNotAllowed, lambda p: p.thread.what_if(Change(compactor=Asking()))),
+    (errors.InvalidChange, lambda p: p.thread.replay.what_if(Change(edits=[SkipEvent(9)]))),
+    (errors.ModelNotAllowed, lambda p: p.thread.replay.what_if(Change(compactor=Asking()))),
     (errors.InvalidRedaction, lambda p: files.without_ids_of_chunks(p.thread, p.path)),
-    (errors.BackupFailed, lambda p: p.engine.backup("b.db")),
+    (errors.BackupFailed, lambda p: p.engine.admin.backup("b.db")),
     (errors.CopyRefused, lambda p: files.copied_over(p.engine)),
-    (errors.ImportRefused, lambda p: p.engine.import_log(p.file("log.jsonl", b"{}\n"))),
+    (errors.ImportRefused, lambda p: p.engine.transfer.import_log(p.file("log.jsonl", b"{}\n"))),
     (errors.FileFailed, lambda _: add_anchors("/dev/null/anchors", [])),
     (errors.CodeNotLoaded, files.without_descriptors),
     (errors.ScopeNotAllowed, lambda p: files.a_users(p.engine, p.path)),
     (errors.UnreadableAnchors, lambda p: read_anchors(p.file("anchors.jsonl", b"{}\n"))),
     (errors.WorkerFailed, worker_dies),
-    (errors.UnknownView, lambda p: p.thread.why("view:nothing/x")),
-    (errors.UnknownRow, lambda p: p.thread.why("view:preferences/x")),
-    (errors.NoSuchTest, lambda p: p.thread.to_pytest(2, 1)),
+    (errors.UnknownView, lambda p: p.thread.replay.why("view:nothing/x")),
+    (errors.UnknownRow, lambda p: p.thread.replay.why("view:preferences/x")),
+    (errors.NoSuchTest, lambda p: p.thread.replay.to_pytest(2, 1)),
     (NoDatabase, lambda p: existing(p.path).__aenter__()),
     (WrongArgument, log_of_nothing),
     (WrongQuery, lambda p: Query.parse(b"odd=1", ())),

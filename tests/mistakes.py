@@ -36,7 +36,7 @@ from memory_engine.cli.log import LOG
 from memory_engine.cli.program import build_parser
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.threads import Head, ThreadRecord
-from memory_engine.engine import Engine
+from memory_engine.engine import Engine, kernel_of
 from memory_engine.files import verify_file as verifying
 from memory_engine.ingest.records import read_records
 from memory_engine.inspector.answers import Inspection, Query
@@ -115,13 +115,13 @@ async def fill_the_queue(_: Place) -> None:
     small = EngineConfig(queue_capacity=1, queue_timeout_s=0.01, compaction=CompactionPolicy(enabled=False))
     async with memory_engine.open(":memory:", config=small) as engine:
         thread = await engine.create_thread()
-        await thread.pause()
+        await thread.admin.pause()
         waiting = asyncio.create_task(thread.dispatch(SAID))
         try:
             await asyncio.sleep(0)
             await thread.dispatch(SAID)
         finally:
-            await thread.resume()
+            await thread.admin.resume()
             await waiting
 
 
@@ -159,7 +159,7 @@ async def make_a_thread(p: Place, config: EngineConfig) -> None:
 
 async def take_a_conversation_for_a_user(p: Place) -> None:
     """An id that is kept for a user's own thread."""
-    await p.engine.store.create(ThreadRecord(id="user:u1"), Head(), ())
+    await kernel_of(p.engine).store.create(ThreadRecord(id="user:u1"), Head(), ())
     await p.engine.user("u1").dispatch(SAID)
 
 
@@ -234,7 +234,7 @@ async def undo_on_a_state_that_has_changed(p: Place) -> None:
 async def read_what_was_forgotten(p: Place) -> None:
     """A chunk of a forgotten event."""
     await p.thread.forget(event_ids=["first"])
-    await p.thread.chunk("1.0")
+    await p.thread.replay.chunk("1.0")
 
 
 async def compact_with(compactor: Scripted, p: Place) -> None:

@@ -8,6 +8,7 @@ from attrs import AttrsInstance, fields, has
 
 from memory_engine import Engine, Thread
 from memory_engine import events as e
+from memory_engine.engine import kernel_of
 
 APART = "\x1f"
 
@@ -68,10 +69,10 @@ async def everything(engine: Engine, tenant_id: str, user_id: str, thread: Threa
 
 
 async def _read(engine: Engine, thread: Thread) -> list[str]:
-    parts: list[object] = [await thread.info(), str(await thread.report()), (await thread.context()).messages]
+    parts: list[object] = [await thread.info(), str(await thread.views.report()), (await thread.context()).messages]
     parts += [event async for event in thread.events()]
-    parts += list(await engine.store.read(thread.id, after=0, upto=10_000, limit=10_000))
-    parts += [await thread.view(projection.name) for projection in engine.kernel.projections]
+    parts += list(await kernel_of(engine).store.read(thread.id, after=0, upto=10_000, limit=10_000))
+    parts += [await thread.views.read(projection.name) for projection in kernel_of(engine).projections]
     return [_plain(part) for part in parts]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from memory_engine import Thread
 from memory_engine.store.passages import LookUp
+from memory_engine.thread import handle_of
 
 QUERIES = ("always show totals", "עולם שלום", "x" * 5_000, "é" * 400, "a", "ö b", "a/b %", "", "what did they show?")
 
@@ -23,14 +24,14 @@ TALK: Sequence[tuple[str, str]] = (
 
 async def made_anew(thread: Thread) -> None:
     """Make a thread's index of its log again, whatever it holds: a rebuild leaves one that is right as it is."""
-    await thread.kernel.store.passages.begin(thread.id, afresh=True)
-    await thread.prepare_search()
+    await handle_of(thread).kernel.store.passages.begin(thread.id, afresh=True)
+    await thread.admin.prepare_search()
 
 
 async def contents(thread: Thread, at: int = 0) -> dict[int, object]:
     """Every passage of a thread's index that stands, or stood at a seq, by place."""
     await thread.search("anything")  # brings the index up to date
-    index = thread.kernel.store.passages
+    index = handle_of(thread).kernel.store.passages
     places, _ = await index.unembedded(thread.id, "no such model", 100_000)
     looked = await index.look_up(thread.id, LookUp(near=tuple(places), upto=at))
     whole = {place: looked.rows[place] for place in looked.chosen}

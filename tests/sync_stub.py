@@ -164,7 +164,7 @@ class _Stub:
         function = held.fget if isinstance(held, property) else held
         tree = _tree(function)
         assert tree.returns is not None
-        told = "Any" if _is_generic(tree) else self._type(tree.returns, inspect.unwrap(function).__module__)
+        told = "Any" if _is_generic(tree) else self._type(tree.returns, inspect.unwrap(function).__module__)  # type: ignore[arg-type]
         return told if isinstance(held, property) else self._callable(tree, told)
 
     def _callable(self, tree: Function, told: str) -> str:

@@ -59,7 +59,7 @@ async def use_it() -> None:
         thread = await engine.create_thread(user_id="u1")
         await thread.dispatch(UserMessage(content="Hello"))
     async with memory_engine.open("wheel-check.db") as engine:
-        report = await engine.thread(thread.id).verify()
+        report = await engine.thread(thread.id).replay.verify()
     if not report.ok:
         raise SystemExit(f"the wheel's own log does not verify: {report}")
 

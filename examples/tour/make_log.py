@@ -123,7 +123,7 @@ async def make(path: str) -> None:
             for event in conversation():
                 clock.advance(20)
                 await thread.dispatch(event)
-                await thread.settle()
+                await thread.compaction.settle()
         await thread.replay.export(path)
 
 

@@ -156,7 +156,7 @@ async def delete(
 
 
 async def finish_acts(kernel: Kernel, *, retry_failed: bool = False) -> list[ErasureReport]:
-    """Continue the acts that were begun and not finished; see `Engine.finish_acts`."""
+    """Continue the acts that were begun and not finished; see `StoreAdmin.finish_acts`."""
     checked_flag("retry_failed", retry_failed)
     done: list[ErasureReport] = []
     errors: list[MemoryEngineError] = []

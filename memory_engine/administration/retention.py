@@ -135,7 +135,7 @@ def _rule(where: str, table: Mapping[str, object]) -> RetentionRule:
 async def retain(
     kernel: Kernel, rules: Sequence[RetentionRule], *, by: str = "", dry_run: bool = False
 ) -> RetentionReport:
-    """Follow rules, in their order; see `Engine.retain`."""
+    """Follow rules, in their order; see `StoreAdmin.retain`."""
     rules = _checked_rules(kernel, rules)
     checked_text("by", by)
     checked_flag("dry_run", dry_run)

@@ -208,7 +208,7 @@ class AgentLifecycle:
         """
         task = self._running("end")
         checked_text("result", result)
-        done = _end_id(task, 0) + await era_of(self.thread)
+        done = _end_id(task, 0) + await era_of(handle_of(self.thread))
         drawn_from = (done, *sources)
         learned = await self._learned(task, Said(text=result, sources=drawn_from))
         keeper = await self._keeper()
@@ -228,7 +228,7 @@ class AgentLifecycle:
         task = self._running("fail")
         checked_type("error", error, (str, BaseException), give="an exception, or a text")
         what = error if isinstance(error, str) else f"{type(error).__name__}: {error}".rstrip(": ")
-        failed = _end_id(task, 0) + await era_of(self.thread)
+        failed = _end_id(task, 0) + await era_of(handle_of(self.thread))
         ended: list[Event]
         if isinstance(error, asyncio.CancelledError):
             what = "stopped"
@@ -381,7 +381,7 @@ class AgentLifecycle:
 
     async def _finish(self, task: Preparation, events: Sequence[Event], answer: SubagentResult | SubagentError) -> None:
         """Record how the task ended, answer the parent's call, and deliver what is kept. Idempotent."""
-        era = await era_of(self.thread)
+        era = await era_of(handle_of(self.thread))
         ids = [_end_id(task, n) + era for n in range(len(events))]
         try:
             await self.thread.dispatch_all([NewEvent(event, id=id_) for event, id_ in zip(events, ids, strict=True)])

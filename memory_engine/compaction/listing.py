@@ -69,7 +69,7 @@ class CompactionHistory(Sequence[Compaction], JsonForm):
 
 
 async def compactions(thread: ThreadHandle) -> CompactionHistory:
-    """See `Thread.compactions`."""
+    """See `ThreadCompactions.history`."""
     kernel = thread.kernel
     state = await thread.state()
     loaded = await kernel.store.load(thread.id, sources=False)

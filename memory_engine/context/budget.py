@@ -110,7 +110,7 @@ class ContextPolicy:
     share moves the window less often, and each move costs the prompt cache; a larger share uses more of the budget.
 
     `references` is the share of a full room in which older long results are reduced to their beginning and end, with a
-    reference for reading the whole (`thread.open`), so that more turns fit. 0: results stay whole.
+    reference for reading the whole (`thread.compaction.open`), so that more turns fit. 0: results stay whole.
     """
 
     blocks: Sequence[str] | Mapping[str, float] | None = field(default=None, validator=_check_block_shares)

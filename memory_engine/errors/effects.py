@@ -57,7 +57,7 @@ class ErasureUnfinished(MemoryEngineError):
 
     template = (
         "act {act}: nothing shows it any more, but its bytes may still be in the file: {why}; "
-        "the next process that opens the store goes on with it, and so does `Engine.finish_acts`"
+        "the next process that opens the store goes on with it, and so does `engine.admin.finish_acts`"
     )
 
 
@@ -90,9 +90,9 @@ class ActFailed(MemoryEngineError):
 
     def __str__(self) -> str:
         onward = (
-            "it is not tried any more: mend the cause, then call `Engine.finish_acts(retry_failed=True)`"
+            "it is not tried any more: mend the cause, then call `engine.admin.finish_acts(retry_failed=True)`"
             if self.is_given_up
-            else "the next process that opens the store tries it again, and so does `Engine.finish_acts`"
+            else "the next process that opens the store tries it again, and so does `engine.admin.finish_acts`"
         )
         times = "once" if self.failures == 1 else f"{self.failures} times"
         return f"act {self.act} ({self.kind}) is not done, it has failed {times}: {self.why}; {onward}"
@@ -296,7 +296,7 @@ class NotEncrypted(StorageError):
 
     template = (
         "{path} is not encrypted, and a key was given: open it without one, or encrypt it first, with "
-        "`memory-engine rekey` or `Engine.rekey`. Nothing was changed"
+        "`memory-engine rekey` or `engine.admin.rekey`. Nothing was changed"
     )
 
 

@@ -18,6 +18,7 @@ from memory_engine.errors import InvalidArgument, MissingExtra
 from memory_engine.integrations.home import HomeLoop
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.scoped import ScopeHandle, check_scoped
+from memory_engine.thread import Thread, handle_of
 from memory_engine.views.items import view
 from memory_engine.views.items.events import WHOLE, ItemName, ItemPut
 from memory_engine.views.items.view import Items, Value
@@ -58,7 +59,7 @@ class MemoryEngineStore(BaseStore):
         self,
         engine: Engine,
         *,
-        thread: ThreadHandle | None = None,
+        thread: Thread | ThreadHandle | None = None,
         tenant_id: str = "",
         fields: Sequence[str] = (WHOLE,),
         ttl: TTLConfig | None = None,
@@ -68,7 +69,9 @@ class MemoryEngineStore(BaseStore):
         elif tenant_id:
             raise InvalidArgument("tenant_id", tenant_id, "the given thread has its own tenant; leave one of them out")
         self.ttl_config = ttl
-        self.items = Items(thread or ScopeHandle(kernel_of(engine), "store", "langgraph", tenant_id))
+        self.items = Items(
+            ScopeHandle(kernel_of(engine), "store", "langgraph", tenant_id) if thread is None else handle_of(thread)
+        )
         self._fields = tuple(fields)
         self._home = HomeLoop()
 

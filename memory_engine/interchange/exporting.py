@@ -73,7 +73,7 @@ async def export_memories(
     dry_run: bool = False,
     progress: ExportProgress | None = None,
 ) -> MemoriesExported:
-    """Write a user's memory to a new folder; see `Engine.export_memories`."""
+    """Write a user's memory to a new folder; see `Transfer.export_memories`."""
     with file_errors(folder):
         await asyncio.to_thread(_check_new, folder)
     where = ThreadFilter(user_id=user.scope_id, tenant_id=user.tenant_id)

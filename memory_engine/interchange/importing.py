@@ -72,7 +72,7 @@ class MemoriesImported(JsonForm):
 async def import_memories(
     user: ScopeHandle, path: Path, options: ImportOptions, progress: MemoriesProgress | None = None
 ) -> MemoriesImported:
-    """Take the memories of a file into a user's thread; see `Engine.import_memories`."""
+    """Take the memories of a file into a user's thread; see `Transfer.import_memories`."""
     if not options.dry_run:
         user.kernel.check_writable("an import")
     file = await on_thread(lambda: read_foreign(path, options.system, options.limits))

@@ -83,7 +83,7 @@ async def anchor(past: PastHandle) -> Anchor:
 
 
 async def check_anchors(kernel: Kernel, anchors: Sequence[Anchor]) -> list[Contradicted]:
-    """The anchors that the logs here contradict, in the order given, and why (see `Engine.check_anchors`).
+    """The anchors that the logs here contradict, in the order given, and why (see `StoreAdmin.check_anchors`).
 
     Recorded hashes are compared; `verify` checks that they are those of the events.
     """

@@ -45,7 +45,7 @@ from memory_engine.store.protocol import CommitUnit, ThreadFilter
 
 
 async def pause(thread: ThreadHandle, reason: str) -> Receipt:
-    """See `Thread.pause`."""
+    """See `Admin.pause`."""
     runtime = await thread.runtime()
     event = ExecutionPause(content=reason)
     if runtime.head.status != PAUSED:
@@ -153,7 +153,7 @@ async def _set_status(kernel: Kernel, runtime: ThreadRuntime, status: str) -> No
 async def update(
     thread: ThreadHandle, metadata: Mapping[str, str | None], policy: CompactionPolicy | Literal["default"] | None
 ) -> Receipt:
-    """See `Thread.update`."""
+    """See `Admin.update`."""
     if not isinstance(policy, CompactionPolicy | None) and policy != "default":
         raise InvalidPolicy("policy", ascii(policy), 'give a CompactionPolicy, or "default" for the engine\'s')
     check_metadata({key: value for key, value in metadata.items() if value is not None})

@@ -40,6 +40,7 @@ from memory_engine.language.masking import Mask
 from memory_engine.llm.base import LanguageModel
 from memory_engine.options import Models, OlderOptions, Parts
 from memory_engine.plugins import Plugin
+from memory_engine.projections.base import Projection
 from memory_engine.recall.hits import Found, Hit
 from memory_engine.recall.index import IndexProgress
 from memory_engine.replay.anchors import Anchor, Contradicted
@@ -103,6 +104,7 @@ from memory_engine.views.tool_cache.view import CachedCall, CacheEntry
 MYPY = False
 P = TypeVar("P")
 T = TypeVar("T")
+V = TypeVar("V")
 
 class Engine:
     """Dispatches events to threads and derives what people and models see. Open one with `memory_engine.open`."""
@@ -282,6 +284,8 @@ class Engine:
 
 class Thread:
     """One ordered log with its own queue and state. It costs nothing; create one at any time."""
+
+    id: str
     @property
     def admin(self) -> Admin:
         """Acts on the thread as a whole: `pause`, `clear`, `update`, `archive`, `erase`, `delete`, `hold` and so on."""
@@ -647,7 +651,7 @@ class ThreadCompactions:
         """Put the originals back in place of a compaction's summaries: by its id, a summary's id, or the latest."""
 
 class Views:
-    """The views of a thread: your own, the rows of any by its name, the flows, decisions on statements, and a report."""
+    """The views of a thread: your own, the rows of any by its name, flows, decisions on statements, a report."""
     def delivered(self) -> None:
         """Wait until the facts that this thread has for others (a promotion, a playbook) have arrived there."""
     @property
@@ -657,6 +661,18 @@ class Views:
         """The rows of a registered projection by its name, up to date with the head or as of a moment."""
     def report(self, *, at: int | None = None) -> Report:
         """A report for people: memory, cached results, and the agent's messages. `at`: as of an earlier seq."""
+    def row(self, projection: Projection[V], key: str) -> V | None:
+        """One row of a projection, straight from the store; no other row is read."""
+    def rows_between(
+        self,
+        projection: Projection[V],
+        first: str = "",
+        last: str | None = None,
+        limit: int | None = None,
+        *,
+        latest: bool = False,
+    ) -> list[tuple[str, V]]:
+        """The rows with `first` <= key < `last` (`None`: to the end), in key order, straight from the store."""
     @property
     def statements(self) -> Statements:
         """Decides which statements later ones replace; searches use what is decided."""
@@ -735,6 +751,9 @@ class Transfer:
 
 class Scope(Thread):
     """A thread that its first event creates; until then its views are empty."""
+
+    scope_id: str
+    tenant_id: str
     def exists(self) -> bool:
         """Whether anything was dispatched here, including facts on their way from other threads."""
 
@@ -1264,4 +1283,4 @@ def restore(
     new_key: KeySource | None = None,
     plain: bool = False,
 ) -> Backup:
-    """Create a new store from a backup: a copy, checked like it (see `Engine.backup`). The backup stays unchanged."""
+    """Create a new store from a backup: a copy, checked like it (see `StoreAdmin.backup`). The backup stays unchanged."""

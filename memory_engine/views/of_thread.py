@@ -46,6 +46,25 @@ class Views:
         """
         return await self._thread.rows(projection, at=at)
 
+    async def row(self, projection: Projection[V], key: str) -> V | None:
+        """One row of a projection, straight from the store; no other row is read."""
+        return await self._thread.row(projection, key)
+
+    async def rows_between(
+        self,
+        projection: Projection[V],
+        first: str = "",
+        last: str | None = None,
+        limit: int | None = None,
+        *,
+        latest: bool = False,
+    ) -> list[tuple[str, V]]:
+        """The rows with `first` <= key < `last` (`None`: to the end), in key order, straight from the store.
+
+        `limit` keeps the first N; with `latest`, the last N.
+        """
+        return await self._thread.rows_between(projection, first, last, limit, latest=latest)
+
     @property
     def flows(self) -> "flows.Flows":
         """The flows that ran, and the playbooks made from them."""

@@ -9,6 +9,7 @@ from memory_engine import CompactionPolicy, Engine, EngineConfig, Event, LlmText
 from memory_engine.events import CompactionCompleted, ExecutionResume
 from memory_engine.ingest import Ingestion, IngestOptions
 from memory_engine.testing import FakeCompactor
+from memory_engine.thread import handle_of
 from tests.browser.timed_log import make_timed
 
 CHATS = 40
@@ -81,7 +82,7 @@ async def _facts(thread: Thread) -> Facts:
         summary=last.chunks[0].id,
         covers=list(last.chunks[0].parent_ids),
         tokens={seq: (await thread.state(at=seq)).tally.tokens for seq in range(1, log[-1].seq + 1)},
-        context_tokens=(await thread.context(at=await thread.last_seq())).tokens,
+        context_tokens=(await thread.context(at=await handle_of(thread).last_seq())).tokens,
         forked_at=folded[0].seq + 3,
         recalled=await _recalled(thread),
     )
@@ -101,7 +102,7 @@ async def make_folds(path: str) -> None:
         thread = await engine.create_thread("folds")
         for n in range(1, 7):
             await thread.dispatch(LlmTextResponse(content=f"word{n}" + " and so on" * 40))
-            await thread.settle()
+            await thread.compaction.settle()
 
 
 async def make_hostile(path: str) -> None:
@@ -123,7 +124,7 @@ async def make_endless(path: str) -> int:
         thread = await engine.create_thread("endless", user_id="ann")
         for first in range(1, ENDLESS + 1, 250):
             await thread.dispatch_all([_step(n) for n in range(first, first + 250)])
-        await thread.settle()
+        await thread.compaction.settle()
         return (await thread.info()).events
 
 

@@ -49,7 +49,7 @@ async def delete_without_room(path: str) -> None:
         size = await asyncio.to_thread(os.path.getsize, path)
         room = size + 4096  # for the file, not for its log with all of it once more
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
-        await engine.thread("gone").delete()
+        await engine.thread("gone").admin.delete()
         await engine.thread("kept").dispatch(UserMessage(content="small"))
         print([(info.id, info.events) for info in await engine.threads()])  # noqa: T201 - read by the test
 

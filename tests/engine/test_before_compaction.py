@@ -33,7 +33,7 @@ def flushing(seen: list[Seen]) -> Callable[[Thread, UpcomingCompaction], Awaitab
     """A hook that notes what it sees, writes to the thread, and returns an instruction."""
 
     async def flush(thread: Thread, upcoming: UpcomingCompaction) -> str:
-        seen.append((upcoming, await thread.blocking_reason()))
+        seen.append((upcoming, await thread.admin.blocking_reason()))
         await thread.scratchpad.write("The key is under the mat.")
         return SAYS
 
@@ -54,7 +54,7 @@ async def test_a_hook_may_write_to_the_thread_before_it_blocks() -> None:
         assert [SAYS, SAYS] == [(await started(thread)).instructions, compactor.contexts[0].instructions]
         kinds = [one.type async for one in thread.events()]
         assert kinds.index("scratchpad_written") < kinds.index("compaction_started")
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def failing(_thread: Thread, _upcoming: UpcomingCompaction) -> str:
@@ -136,22 +136,22 @@ async def test_a_redo_runs_the_hooks_too() -> None:
         thread = await engine.create_thread("t")
         await say(thread, turns(4))
         first = await thread.compact()
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         stop = engine.before_compaction(flush)
         for _ in ("what an undo brought back", "a summary that stands"):
-            await thread.redo_compaction()
+            await thread.compaction.redo()
             upcoming, blocked = seen[-1]
             assert ("manual", 4, first.tokens_before, None) == (
                 upcoming.trigger, upcoming.chunks, upcoming.tokens, blocked
             )  # fmt: skip
             assert [SAYS, SAYS] == [(await started(thread)).instructions, compactor.contexts[-1].instructions]
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         kinds = [one.type async for one in thread.events()]
         assert ["scratchpad_written", "compaction_started", "compaction_completed", "compaction_undone"] == kinds[-4:]
         stop()
-        await thread.redo_compaction()
+        await thread.compaction.redo()
         assert ("", 2) == ((await started(thread)).instructions, len(seen))
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_hooks_do_not_run_for_a_redo_of_nothing() -> None:
@@ -162,9 +162,9 @@ async def test_hooks_do_not_run_for_a_redo_of_nothing() -> None:
         thread = await engine.create_thread("t")
         await say(thread, turns(4))
         with pytest.raises(CompactionNotLive):
-            await thread.redo_compaction()
+            await thread.compaction.redo()
         await say(thread, turns(1, start=5))
-        assert ([], None) == (seen, await thread.blocking_reason())
+        assert ([], None) == (seen, await thread.admin.blocking_reason())
 
 
 async def test_a_hook_that_takes_itself_away_still_lets_events_wait() -> None:
@@ -177,7 +177,7 @@ async def test_a_hook_that_takes_itself_away_still_lets_events_wait() -> None:
         await say(thread, turns(4))
         working = asyncio.ensure_future(thread.compact())
         await compactor.entered.wait()
-        blocked = await thread.blocking_reason()
+        blocked = await thread.admin.blocking_reason()
         compactor.release.set()
         await working
         assert BlockingReason.COMPACTING == blocked

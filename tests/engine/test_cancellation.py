@@ -17,6 +17,7 @@ from msgspec.structs import replace
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, NewEvent, Thread, UserMessage
 from memory_engine.errors import EngineClosed, QueueFull
+from memory_engine.thread import handle_of
 from tests.cancelling import WAYS, Cancelled, assert_nobody_writes, busy_loop, by_task, moments
 from tests.conversations import NEVER, log, opened, say, texts, turns, types
 from tests.scripted_compactors import Held, Scripted, Yielding
@@ -71,7 +72,7 @@ async def test_a_cancelled_dispatch_is_whole_or_absent(
             await cancelled(lambda t=thread, e=events: t.dispatch_all(e), moment)  # type: ignore[misc]
             await assert_once(thread, ids)
             assert_nobody_writes(path)
-            assert None is (await thread.verify()).divergence
+            assert None is (await thread.replay.verify()).divergence
 
 
 @WAYS
@@ -94,7 +95,7 @@ async def test_a_cancelled_sender_does_not_touch_its_neighbours(tmp_path: Path, 
             receipts = await asyncio.gather(*beside)
             assert [r.seq for r in (receipts[0], receipts[2])] == [1, 2]
             await assert_once(thread, [event_id])
-            await other.settle()
+            await other.compaction.settle()
             assert_nobody_writes(path)
         assert [] == [report for report in await engine.verify() if not report.ok]
 
@@ -115,7 +116,7 @@ async def test_a_sender_cancelled_in_a_contest_is_whole_or_absent(tmp_path: Path
             await thread.dispatch(UserMessage(content="next"))
             await assert_once(thread, [event_id])
             assert_nobody_writes(path)
-        assert None is (await thread.verify()).divergence
+        assert None is (await thread.replay.verify()).divergence
 
 
 @WAYS
@@ -124,14 +125,14 @@ async def test_a_sender_cancelled_before_a_full_queue_was_not_taken(cancelled: C
     async with memory_engine.open(":memory:", config=EngineConfig(queue_capacity=2)) as engine:
         for moment in islice(moments(), 8):
             thread = await engine.create_thread()
-            await thread.pause()
+            await thread.admin.pause()
             waiting = [asyncio.ensure_future(thread.dispatch(UserMessage(content=f"{n}"))) for n in range(2)]
             await asyncio.sleep(0)
             with busy_loop():
                 await cancelled(lambda t=thread: t.dispatch(UserMessage(content="gone")), moment)  # type: ignore[misc]
             waiting.append(asyncio.ensure_future(thread.dispatch(UserMessage(content="2"))))
             await asyncio.sleep(0)
-            await thread.resume()
+            await thread.admin.resume()
             await asyncio.gather(*waiting)
             assert ["0", "1", "2"] == await texts(thread)
 
@@ -140,7 +141,7 @@ async def test_room_that_nobody_takes_goes_to_the_next() -> None:
     """When the first who waits for room gives up, one behind it that fits is let in at once."""
     async with memory_engine.open(":memory:", config=EngineConfig(queue_capacity=3)) as engine:
         thread = await engine.create_thread()
-        await thread.pause()
+        await thread.admin.pause()
         waiting = [asyncio.ensure_future(thread.dispatch_all(turns(2)))]
         await asyncio.sleep(0)
         large = asyncio.ensure_future(thread.dispatch_all(turns(2, start=3)))
@@ -152,8 +153,8 @@ async def test_room_that_nobody_takes_goes_to_the_next() -> None:
             await asyncio.sleep(0)
         late = asyncio.ensure_future(thread.dispatch_all(turns(1, start=6)))
         await asyncio.sleep(0)
-        assert 3 == len((await thread.runtime()).queue)
-        await thread.resume()
+        assert 3 == len((await handle_of(thread).runtime()).queue)
+        await thread.admin.resume()
         await asyncio.gather(*waiting, late)
         assert ["word1", "word2", "word5", "word6"] == await texts(thread)
 
@@ -164,14 +165,14 @@ async def test_a_deadline_that_passes_as_room_comes_takes_nothing_twice() -> Non
     async with memory_engine.open(":memory:", config=config) as engine:
         for _ in range(20):
             thread = await engine.create_thread()
-            await thread.pause()
+            await thread.admin.pause()
             first = asyncio.ensure_future(thread.dispatch(UserMessage(content="first")))
             await asyncio.sleep(0)
             second = asyncio.ensure_future(thread.dispatch(UserMessage(content="second")))
             loop = asyncio.get_running_loop()
             loop.call_at(loop.time() + 0.005, first.cancel)
             await asyncio.wait([first, second], timeout=0.02)
-            await thread.resume()
+            await thread.admin.resume()
             refused = isinstance((await asyncio.gather(second, return_exceptions=True))[0], QueueFull)
             assert ([] if refused else ["second"]) == await texts(thread)
 
@@ -204,9 +205,9 @@ async def test_a_cancelled_compaction_or_context_leaves_a_whole_thread(
             call = thread.context if policy.enabled else thread.compact
             await cancelled(call, moment)
             await thread.dispatch(UserMessage(content="next"))
-            await thread.settle()
+            await thread.compaction.settle()
             assert await types(thread) in ([], ["compaction_started", "compaction_completed"])
-            assert (None, None) == (await thread.blocking_reason(), (await thread.verify()).divergence)
+            assert (None, None) == (await thread.admin.blocking_reason(), (await thread.replay.verify()).divergence)
             assert_nobody_writes(path)
 
 
@@ -255,7 +256,7 @@ class Closed:
         """The next engine of the file finds it whole."""
         thread = engine.thread(self.compacting)
         assert ["word1", "word2"] == await texts(thread)
-        assert (None, None) == (await thread.blocking_reason(), (await thread.verify()).divergence)
+        assert (None, None) == (await thread.admin.blocking_reason(), (await thread.replay.verify()).divergence)
         assert self.acknowledged == [recorded.id for recorded in await log(engine.thread(self.sent_to))]
 
 

@@ -63,7 +63,7 @@ async def path(tmp_path: Path) -> str:
 async def read(path: str, plugin: Plugin) -> Event:
     """The event, as a process with this plug-in reads it."""
     async with memory_engine.open(path, plugins=[plugin]) as engine:
-        [_, recorded] = await engine.thread("t").latest(2)
+        [_, recorded] = await engine.thread("t").replay.latest(2)
         assert isinstance(recorded.event, Event)
         return recorded.event
 
@@ -87,11 +87,11 @@ async def test_the_field_is_named_and_the_log_stays_whole(path: str, fields: Fie
         assert words in str(error)
     assert "backup" not in str(error)
     async with memory_engine.open(path, plugins=[plugin]) as engine:
-        report = await engine.thread("t").verify()
+        report = await engine.thread("t").replay.verify()
         assert (False, None) == (report.ok, report.broken)
     plugin, order = shop(BEFORE)
     async with memory_engine.open(path, plugins=[plugin]) as engine:
-        assert (await engine.thread("t").verify()).ok
+        assert (await engine.thread("t").replay.verify()).ok
         assert 3 == (await engine.thread("t").dispatch(msgspec.convert({"number": "2", "lines": []}, order))).seq
 
 

@@ -10,6 +10,7 @@ from memory_engine import CompactionPolicy, Engine, EngineConfig, Thread, errors
 from memory_engine import events as e
 from memory_engine.projections.base import Rows
 from memory_engine.testing import FakeCompactor, Hangs
+from memory_engine.thread import handle_of
 from tests.places import on_both_back_ends, place_of
 
 
@@ -32,7 +33,9 @@ async def tell(thread: Thread) -> None:
 
 async def shown(thread: Thread) -> dict[str, object]:
     """What a thread shows: its context, its conversation, its scratchpad, its memory, and its views."""
-    views = {name.name: dict((await thread.rows(name)).encoded()) for name in thread.kernel.projections}
+    views = {
+        name.name: dict((await thread.views.rows(name)).encoded()) for name in handle_of(thread).kernel.projections
+    }
     return {
         "context": (await thread.context()).messages,
         "chunks": [chunk.text for chunk in (await thread.state()).chunks()],
@@ -46,19 +49,19 @@ async def shown(thread: Thread) -> dict[str, object]:
 async def test_a_cleared_thread_shows_what_a_new_one_does(engine: Engine, told: Thread) -> None:
     """State, context, search and every view; and again once it was loaded anew, and rebuilt."""
     assert (await told.search("bicycle")).hits
-    await told.clear("the person asked for it")
+    await told.admin.clear("the person asked for it")
     new = await shown(await engine.create_thread("new"))
     assert new == await shown(told)
-    assert (await told.verify()).ok
-    await told.rebuild()
+    assert (await told.replay.verify()).ok
+    await told.replay.rebuild()
     assert new == await shown(told)
 
 
 async def test_what_was_before_can_be_read(told: Thread) -> None:
     """As of an earlier moment everything is as it was, also in a search."""
-    before = await told.last_seq()
+    before = await handle_of(told).last_seq()
     was = await shown(await told.at(before))
-    await told.clear()
+    await told.admin.clear()
     assert was == await shown(await told.at(before))
     assert (await told.search("bicycle", at=before)).hits
     assert before + 1 == len([event async for event in told.events()])
@@ -66,7 +69,7 @@ async def test_what_was_before_can_be_read(told: Thread) -> None:
 
 async def test_it_goes_on_as_a_new_thread_would(told: Thread) -> None:
     """New words are shown and found, and none of the old; messages are compared with the new ones alone."""
-    await told.clear()
+    await told.admin.clear()
     await told.dispatch(e.UserMessage(content="My car is red."))
     await told.scratchpad.write("The car is a convertible")
     assert ["My car is red."] == [chunk.text for chunk in (await told.state()).chunks()][:1]
@@ -85,32 +88,32 @@ async def test_why_says_what_cleared_a_chunk(told: Thread) -> None:
     """With the seq and the reason."""
     chunk = (await told.state()).last()
     assert chunk is not None
-    receipt = await told.clear("a new matter")
-    facts = (await told.why(chunk.id)).facts
+    receipt = await told.admin.clear("a new matter")
+    facts = (await told.replay.why(chunk.id)).facts
     assert {"seq": receipt.seq, "reason": "a new matter"} == facts["cleared"]
     assert not facts["live"]
 
 
 async def test_of_two_forks_one_is_cleared(told: Thread) -> None:
     """A fork from before begins with all, one from after with nothing; the origin is as it was."""
-    before = await told.last_seq()
+    before = await handle_of(told).last_seq()
     fork = await told.fork()
-    await fork.clear()
+    await fork.admin.clear()
     assert (await told.context()).messages
     after = await fork.fork()
     early = await fork.fork(before)
     assert ([], True) == ((await after.context()).messages, bool((await early.context()).messages))
-    assert (await early.verify()).ok
-    assert (await after.verify()).ok
+    assert (await early.replay.verify()).ok
+    assert (await after.replay.verify()).ok
 
 
 async def test_what_was_said_before_can_still_be_forgotten(told: Thread) -> None:
     """Then it is not shown as of an earlier moment either."""
-    before = await told.last_seq()
-    await told.clear()
+    before = await handle_of(told).last_seq()
+    await told.admin.clear()
     await told.forget(seqs=[2])
     assert "blue" not in str((await (await told.at(before)).context()).messages)
-    assert (await told.verify()).ok
+    assert (await told.replay.verify()).ok
 
 
 async def test_a_clearing_waits_for_a_compaction_under_way() -> None:
@@ -124,11 +127,11 @@ async def test_a_clearing_waits_for_a_compaction_under_way() -> None:
             await thread.dispatch_all([e.UserMessage(content=f"Word {n} of a long talk. " * 20) for n in range(12)])
             compacting = asyncio.ensure_future(thread.compact())
             await compactor.begun.wait()
-            await thread.clear()
+            await thread.admin.clear()
             await asyncio.wait([compacting])
             assert compacting.exception() is not None
             assert [] == list((await thread.state()).chunks())
-            assert (await thread.verify()).ok
+            assert (await thread.replay.verify()).ok
 
 
 NOTED = e.ScratchpadWritten(content="The bicycle has a flat tyre")
@@ -157,7 +160,7 @@ async def test_rows_that_were_dropped_in_the_same_commit_do_not_come_back(
         left = await shown(thread)
         assert {} == left["views"]["conversation"]  # type: ignore[index]
         assert ("blue" in str(left), "stock" in str(left)) == (False, False)
-        report = await thread.verify()
+        report = await thread.replay.verify()
         assert report.ok, report.divergence
     async with memory_engine.open(place) as engine:
         assert left == await shown(engine.thread("t"))
@@ -185,10 +188,10 @@ async def test_views_of_another_kind_may_keep_their_rows(back_end: str, tmp_path
         await tell(here)
         there = other.thread("t")
         assert (await there.search("bicycle")).hits
-        await here.clear()
+        await here.admin.clear()
         await there.dispatch(e.UserMessage(content="Hello again"))
         assert ["Hello again"] == [chunk.text for chunk in (await there.state()).chunks()]
         assert "bicycle" not in str((await there.search("bicycle")).hits)
         assert () == await there.scratchpad.read()
-        assert {"n": await there.last_seq()} == await there.view("counter")
-        assert (await there.verify()).ok
+        assert {"n": await handle_of(there).last_seq()} == await there.views.read("counter")
+        assert (await there.replay.verify()).ok

@@ -13,6 +13,7 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, Thread, UserMessage
+from memory_engine.engine import kernel_of
 from memory_engine.storage.sqlite import transactions, writer
 from memory_engine.storage.sqlite.store import Durability, SQLiteStore
 
@@ -75,7 +76,7 @@ async def test_the_first_commit_of_a_write_ahead_log_is_made_beside_the_loop(tmp
         thread = await engine.create_thread()
         assert {False: 1} == await watched(thread, watch, 1)
         assert {True: 2} == await watched(thread, watch, 2)
-        await engine.store.flush()
+        await kernel_of(engine).store.flush()
         assert {False: 1} == await watched(thread, watch, 1)
         assert {True: 2} == await watched(thread, watch, 2)
 
@@ -91,7 +92,7 @@ async def test_a_disk_that_turns_slow_stalls_the_loop_once(tmp_path: Path, monke
         assert (await watched(thread, watch, 10))[True] <= 1
         watch.slow_s = 0.0
         assert (await watched(thread, watch, 2 * writer.FAST))[True] > 0
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 @pytest.mark.usefixtures("never_slow")

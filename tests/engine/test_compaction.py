@@ -130,7 +130,7 @@ async def test_critical_chunks_are_never_compacted() -> None:
     async with opened(Scripted(), NEVER) as engine:
         thread = await engine.create_thread()
         made = await say(thread, turns(5))
-        await thread.mark_critical(made[2])
+        await thread.compaction.mark_critical(made[2])
         await thread.compact()
         assert ["4", "word3"] == await texts(thread)
 
@@ -158,7 +158,7 @@ async def test_the_log_says_what_a_compaction_did() -> None:
     async with opened(Scripted()) as engine:
         thread = await engine.create_thread()
         made = await say(thread, turns(4))
-        before = sum([(await thread.chunk(chunk_id)).tokens for chunk_id in made])
+        before = sum([(await thread.replay.chunk(chunk_id)).tokens for chunk_id in made])
         started, completed = await of_type(thread, STARTED), await of_type(thread, COMPLETED)
         match started, completed:
             case [CompactionStarted() as first], [CompactionCompleted() as last]:
@@ -180,7 +180,7 @@ async def test_a_compacted_thread_verifies() -> None:
         thread = await engine.create_thread()
         await say(thread, turns(13))
         asked = len(compactor.given)
-        report = await thread.verify()
+        report = await thread.replay.verify()
         assert (None, asked) == (report.divergence, len(compactor.given))
 
 

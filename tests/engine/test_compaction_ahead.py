@@ -74,7 +74,7 @@ async def test_one_compaction_is_done_after_the_other() -> None:
     async with opened(compactor, AT_FOUR) as engine:
         threads = [await engine.create_thread(f"t{n}") for n in range(3)]
         await asyncio.gather(*(thread.dispatch_all(turns(4)) for thread in threads))
-        await asyncio.gather(*(thread.settle() for thread in threads))
+        await asyncio.gather(*(thread.compaction.settle() for thread in threads))
         assert ["t0", "t1", "t2"] == sorted(compactor.worked)[::3]
         assert 3 == len(list(groupby(compactor.worked)))
 
@@ -90,7 +90,7 @@ async def test_what_presses_does_not_wait_for_others() -> None:
             await flooded.dispatch_all(turns(4, start=4 * n + 1))
         assert ([], True) == (await types(slow), COMPLETED in await types(flooded))
         compactor.release.set()
-        await slow.settle()
+        await slow.compaction.settle()
         assert [STARTED, COMPLETED] == await types(slow)
 
 
@@ -102,13 +102,13 @@ async def test_events_go_on_and_start_and_end_are_recorded_together() -> None:
         await thread.dispatch_all(turns(4))
         await compactor.entered.wait()
         receipts = [await thread.dispatch(event) for event in turns(2, start=5)]
-        assert None is await thread.blocking_reason()
+        assert None is await thread.admin.blocking_reason()
         assert ([5, 6], []) == ([receipt.seq for receipt in receipts], await types(thread))
         compactor.release.set()
-        await thread.settle()
+        await thread.compaction.settle()
         assert ["4", "word5", "word6"] == await texts_of(thread)
         assert [STARTED, COMPLETED] == await types(thread)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_what_changed_its_chunks_meanwhile_stands() -> None:
@@ -120,7 +120,7 @@ async def test_what_changed_its_chunks_meanwhile_stands() -> None:
         await compactor.entered.wait()
         await thread.forget(chunk_ids=["2.0"], reason="private")
         compactor.release.set()
-        await thread.settle()
+        await thread.compaction.settle()
         assert ["word1", "word3", "word4"] == await texts_of(thread)
         assert [STARTED, FAILED] == await types(thread)
 
@@ -132,7 +132,7 @@ async def test_a_failure_is_recorded_with_its_start() -> None:
     async with opened(compactor, AT_FOUR) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all(turns(4))
-        await thread.settle()
+        await thread.compaction.settle()
         assert [STARTED, FAILED] == await types(thread)
         assert ["word1", "word2", "word3", "word4"] == await texts_of(thread)
 
@@ -173,10 +173,10 @@ async def test_what_is_said_at_once_is_compacted_when_it_pauses(monkeypatch: pyt
         thread = await engine.create_thread("t")
         for event in TALK:
             await thread.dispatch(event)
-        await thread.settle()
+        await thread.compaction.settle()
         first, *others = (await thread.state()).chunks()
         assert ("compacted", 2) == (first.type, len(others))
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 def test_what_is_known_of_texts_changes_no_line() -> None:
@@ -263,17 +263,17 @@ async def test_who_floods_a_thread_waits_for_its_compaction() -> None:
         thread = await engine.create_thread("t")
         await thread.dispatch_all(turns(39))
         await compactor.entered.wait()
-        assert None is await thread.blocking_reason()
+        assert None is await thread.admin.blocking_reason()
         await thread.dispatch(*turns(1, start=40))
-        assert "compacting" == await thread.blocking_reason()
+        assert "compacting" == await thread.admin.blocking_reason()
         late = [asyncio.ensure_future(thread.dispatch(event)) for event in turns(2, start=41)]
         await asyncio.sleep(0.05)
         assert not any(waiting.done() for waiting in late)
         compactor.release.set()
         assert [43, 44] == [(await waiting).seq for waiting in late]
-        await thread.settle()
+        await thread.compaction.settle()
         assert ["39", "word40", "word41", "word42"] == await texts_of(thread)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_events_of_a_flooded_thread_go_on_where_its_compaction_fails() -> None:
@@ -286,6 +286,6 @@ async def test_events_of_a_flooded_thread_go_on_where_its_compaction_fails() -> 
         late = asyncio.ensure_future(thread.dispatch(*turns(1, start=41)))
         compactor.release.set()
         await late
-        await thread.settle()
+        await thread.compaction.settle()
         assert FAILED in await types(thread)
-        assert None is await thread.blocking_reason()
+        assert None is await thread.admin.blocking_reason()

@@ -26,6 +26,7 @@ from memory_engine import (
     ToolResult,
     UserMessage,
 )
+from memory_engine.engine import kernel_of
 from memory_engine.errors import CompactorFailed, EngineClosed
 from memory_engine.events import LlmToolCall, MemoryMarkCritical, TaskCompleted, TaskStarted, ToolCall, Usage
 from memory_engine.runtime.commit import Reduced
@@ -66,14 +67,14 @@ async def test_events_go_on_while_the_compactor_works() -> None:
     async with engine_ as engine:
         thread, _ = await under_way(engine, compactor, turns(4))
         receipts = [await thread.dispatch(event) for event in turns(3, start=5)]
-        assert None is await thread.blocking_reason()
+        assert None is await thread.admin.blocking_reason()
         assert [] == compactor.given
         compactor.release.set()
-        await thread.settle()
+        await thread.compaction.settle()
         assert [6, 7, 8] == [receipt.seq for receipt in receipts]
         assert ["4", "word5", "word6", "word7"] == await texts(thread)
         assert [STARTED, COMPLETED] == await types(thread)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_over_the_hard_limit_events_wait_for_the_compactor() -> None:
@@ -82,16 +83,16 @@ async def test_over_the_hard_limit_events_wait_for_the_compactor() -> None:
     async with engine_ as engine:
         thread, _ = await under_way(engine, compactor, turns(4))
         await thread.dispatch_all(turns(2, start=5))
-        assert None is await thread.blocking_reason()
+        assert None is await thread.admin.blocking_reason()
         await thread.dispatch(*turns(1, start=7))
-        assert BlockingReason.COMPACTING == await thread.blocking_reason()
+        assert BlockingReason.COMPACTING == await thread.admin.blocking_reason()
         late = asyncio.ensure_future(thread.dispatch(*turns(1, start=8)))
         await asyncio.sleep(0.05)
         assert not late.done()
         compactor.release.set()
         assert 10 == (await late).seq
-        await thread.settle()
-        assert None is await thread.blocking_reason()
+        await thread.compaction.settle()
+        assert None is await thread.admin.blocking_reason()
         assert ["4", "4"] == await texts(thread)  # the next compaction took what came meanwhile
 
 
@@ -114,7 +115,7 @@ async def test_with_whole_they_wait() -> None:
         thread, _ = await under_way(engine, compactor, turns(4))
         waiting = asyncio.ensure_future(thread.dispatch(turns(1)[0]))
         await asyncio.sleep(0)
-        assert BlockingReason.COMPACTING is await thread.blocking_reason()
+        assert BlockingReason.COMPACTING is await thread.admin.blocking_reason()
         assert not waiting.done()
         compactor.release.set()
         await waiting
@@ -130,12 +131,12 @@ async def test_the_queue_is_blocked_for_the_commit_only() -> None:
         def look(runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
             seen.extend((step.stored.type, runtime.queue.blocking_reason) for step in reduced)
 
-        engine.kernel[OpenThreads].on_commit.append(look)
+        kernel_of(engine)[OpenThreads].on_commit.append(look)
         await thread.dispatch(turns(1)[0])
         compactor.release.set()
-        await thread.settle()
+        await thread.compaction.settle()
         assert [("llm_text_response", None), (COMPLETED, BlockingReason.COMPACTING)] == seen
-        assert None is await thread.blocking_reason()
+        assert None is await thread.admin.blocking_reason()
 
 
 @pytest.mark.parametrize("change", ["forget", "mark_critical"])
@@ -145,13 +146,13 @@ async def test_a_change_of_a_covered_chunk_gives_the_compaction_up(change: str, 
     compactor, engine_ = held()
     async with engine_ as engine:
         thread, made = await under_way(engine, compactor, turns(4))
-        await (thread.forget(chunk_ids=[made[at]]) if change == "forget" else thread.mark_critical(made[at]))
+        await (thread.forget(chunk_ids=[made[at]]) if change == "forget" else thread.compaction.mark_critical(made[at]))
         compactor.release.set()
-        await thread.settle()
+        await thread.compaction.settle()
         assert ["superseded"] == await reasons(thread)
         left = [f"word{n}" for n in range(1, 5) if change == "mark_critical" or n != at + 1]
         assert left == await texts(thread)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_who_asked_is_told_that_it_was_given_up() -> None:
@@ -198,7 +199,7 @@ async def test_a_late_result_of_a_covered_call_gives_it_up() -> None:
         thread, _ = await under_way(engine, compactor, [*call("a"), *turns(2)])
         await thread.dispatch(ToolResult(call_id="a", content=f"again{LONG}"))
         compactor.release.set()
-        await thread.settle()
+        await thread.compaction.settle()
         assert ["superseded"] == await reasons(thread)
         assert "belongs with chunk" in str((await of_type(thread, FAILED))[0])
 
@@ -210,7 +211,7 @@ async def test_a_message_that_is_worked_on_again_is_not_taken() -> None:
         thread, made = await under_way(engine, compactor, turns(4))
         await say_now(thread, call("a"))
         compactor.release.set()
-        await thread.settle()
+        await thread.compaction.settle()
         assert ["superseded"] == await reasons(thread)
         assert made == [chunk.id for chunk in (await thread.state()).chunks()][:4]
 
@@ -242,7 +243,7 @@ async def test_a_loop_that_ends_meanwhile_does_not_give_it_up() -> None:
         compactor.release.set()
         report = await asking
         assert 12 == len((*report.covered, *report.dropped))
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 HARMLESS: dict[str, list[Event]] = {
@@ -262,12 +263,12 @@ async def test_what_does_not_touch_it_does_not_stop_it(events: list[Event]) -> N
         thread, _ = await under_way(engine, compactor, turns(4))
         await say_now(thread, events)
         if not events:
-            await thread.pause()
+            await thread.admin.pause()
         compactor.release.set()
-        await thread.settle()
+        await thread.compaction.settle()
         assert [STARTED, COMPLETED] == await types(thread)
         assert "4" == (await texts(thread))[0]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_a_task_that_ends_meanwhile_gives_it_up_and_the_next_try_succeeds() -> None:
@@ -277,7 +278,7 @@ async def test_a_task_that_ends_meanwhile_gives_it_up_and_the_next_try_succeeds(
         thread, _ = await under_way(engine, compactor, [TaskStarted(goal="sell"), *turns(4)])
         await thread.dispatch(TaskCompleted(content="sold"))
         compactor.release.set()
-        await thread.settle()
+        await thread.compaction.settle()
         await say(thread, turns(4, start=5))
         assert [STARTED, FAILED, STARTED, COMPLETED] == (await types(thread))[:4]
 
@@ -306,20 +307,20 @@ async def test_undo_and_redo_wait_for_it() -> None:
         made = await say(thread, turns(4))
         asking = asyncio.ensure_future(thread.compact())
         await compactor.entered.wait()
-        undoing = asyncio.ensure_future(thread.undo_compaction())
+        undoing = asyncio.ensure_future(thread.compaction.undo())
         await say_now(thread, turns(2, start=5))
         compactor.release.set()
         report, receipt = await asking, await undoing
         assert [(chunk_id,) for chunk_id in made] == [chunk.parent_ids for chunk in receipt.chunks]
         compactor.release.clear()
         compactor.entered.clear()
-        redoing = asyncio.ensure_future(thread.redo_compaction(report.compaction_id))
+        redoing = asyncio.ensure_future(thread.compaction.redo(report.compaction_id))
         await compactor.entered.wait()
         await say_now(thread, turns(2, start=7))
         compactor.release.set()
         await redoing
         assert [f"word{n}" for n in range(5, 9)] == (await texts(thread))[-4:]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_archiving_waits_for_it() -> None:
@@ -327,7 +328,7 @@ async def test_archiving_waits_for_it() -> None:
     compactor, engine_ = held()
     async with engine_ as engine:
         thread, _ = await under_way(engine, compactor, turns(4))
-        archiving = asyncio.ensure_future(thread.archive())
+        archiving = asyncio.ensure_future(thread.admin.archive())
         await thread.dispatch(turns(1)[0])
         compactor.release.set()
         await archiving
@@ -349,7 +350,7 @@ async def test_originals_stand_after_every_end(tmp_path: Path, ending: str) -> N
         words = [f"word{n}" for n in range(1, 7)]
         assert words[ending == "forget" :] == await texts(thread)
         assert [STARTED, "compaction_abandoned"] == await types(thread)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 STEPS = st.lists(st.sampled_from(["say", "call", "note", "forget", "critical", "task"]), max_size=6)
@@ -376,8 +377,8 @@ def test_whatever_comes_meanwhile_nothing_is_lost(before: int, steps: list[str])
             assert not covered & forgotten
             if isinstance(outcome, CompactorFailed):
                 assert not covered
-            assert (await thread.verify()).ok
-            assert None is await thread.blocking_reason()
+            assert (await thread.replay.verify()).ok
+            assert None is await thread.admin.blocking_reason()
 
     asyncio.run(live())
 
@@ -412,7 +413,7 @@ async def test_hundreds_of_events_meanwhile_leave_one_summary() -> None:
         thread, made = await under_way(engine, compactor, turns(4))
         await asyncio.gather(*(thread.dispatch(event) for event in turns(300, start=5)))
         compactor.release.set()
-        await thread.settle()
+        await thread.compaction.settle()
         [summary_] = [chunk for chunk in (await thread.state()).chunks() if chunk.lines]
         assert (tuple(made), 301) == (summary_.parent_ids, len(await texts(thread)))
         assert list(range(1, 307)) == [recorded.seq for recorded in await log(thread)]
@@ -423,6 +424,6 @@ async def test_one_compaction_a_thread_at_a_time() -> None:
     async with opened(Yielding(rounds=40), AT_FOUR) as engine:
         thread = await engine.create_thread()
         await asyncio.gather(*(thread.dispatch(event) for event in turns(40)))
-        await thread.settle()
+        await thread.compaction.settle()
         kinds = await types(thread)
         assert [STARTED, COMPLETED] * (len(kinds) // 2) == kinds

@@ -73,7 +73,7 @@ async def test_a_bad_result_replaces_nothing(answer: Answer, reason: str, blocki
         assert ["word1", "word2", "word3", "word4", "word5"] == await texts(thread)
         assert [reason] == [e.reason for e in await of_type(thread, FAILED) if isinstance(e, CompactionFailed)]
         assert [STARTED, FAILED] == await types(thread)
-        assert (None, None) == (await thread.blocking_reason(), (await thread.verify()).divergence)
+        assert (None, None) == (await thread.admin.blocking_reason(), (await thread.replay.verify()).divergence)
 
 
 @pytest.mark.parametrize("compactor", [Held, Stubborn])
@@ -174,7 +174,7 @@ async def test_what_is_written_meanwhile_waits_and_keeps_its_order() -> None:
             await thread.dispatch(event)
         await compactor.entered.wait()
         waiting = [asyncio.ensure_future(thread.dispatch(event)) for event in turns(3, start=5)]
-        assert BlockingReason.COMPACTING is await thread.blocking_reason()
+        assert BlockingReason.COMPACTING is await thread.admin.blocking_reason()
         compactor.release.set()
         receipts = await asyncio.gather(*waiting)
         assert ["4", "word5", "word6", "word7"] == await texts(thread)
@@ -192,7 +192,7 @@ async def test_a_forget_meanwhile_is_not_undone(blocking: str) -> None:
         forgetting = asyncio.ensure_future(thread.forget(chunk_ids=[made[1]]))
         compactor.release.set()
         await forgetting
-        await thread.settle()
+        await thread.compaction.settle()
         assert "swordfish" not in str((await thread.context()).messages)
 
 
@@ -207,7 +207,7 @@ async def test_a_caller_who_is_cancelled_does_not_stop_the_compaction(blocking: 
         await compactor.entered.wait()
         asking.cancel()
         compactor.release.set()
-        await thread.settle()
+        await thread.compaction.settle()
         assert [STARTED, COMPLETED] == await types(thread)
 
 
@@ -244,7 +244,7 @@ async def test_closing_ends_a_compaction_and_loses_no_event(tmp_path: Path, roun
         thread = engine.thread("t")
         assert acknowledged == {recorded.id for recorded in await log(thread)} & {"e0", "e1", "e2"}
         assert await types(thread) in ([], [STARTED, ABANDONED], [STARTED, COMPLETED])
-        assert (None, None) == ((await thread.verify()).divergence, await thread.blocking_reason())
+        assert (None, None) == ((await thread.replay.verify()).divergence, await thread.admin.blocking_reason())
 
 
 @MODES

@@ -43,8 +43,8 @@ async def summary_of(said: Sequence[Event], *, focus: str = "", instructions: st
         thread = await engine.create_thread("t")
         await thread.dispatch_all(said)
         report = await thread.compact(focus=focus)
-        assert (await thread.verify()).ok
-        [summary] = [await thread.chunk(chunk_id) for chunk_id in report.new_chunks]
+        assert (await thread.replay.verify()).ok
+        [summary] = [await thread.replay.chunk(chunk_id) for chunk_id in report.new_chunks]
         return summary.text, report.tokens_after
 
 

@@ -18,15 +18,15 @@ async def test_a_list_of_every_try() -> None:
     """In the order of their beginnings, with why, how many tokens before and after, and what became of each."""
     async with opened(Scripted(raises(RuntimeError("no quota"))), NEVER) as engine:
         thread = await engine.create_thread("t")
-        assert [] == list(await thread.compactions())
+        assert [] == list(await thread.compaction.history())
         await thread.dispatch_all(turns(4))
         with pytest.raises(CompactorFailed):
             await thread.compact()
         engine.register_compactor(Scripted())
         await thread.compact()
-        await thread.undo_compaction(reason="too short")
-        await thread.redo_compaction()
-        found = await thread.compactions()
+        await thread.compaction.undo(reason="too short")
+        await thread.compaction.redo()
+        found = await thread.compaction.history()
         assert ["failed", "undone", "live"] == [one.status for one in found]
         failed, undone, live = found
         assert ("", 0, 0) == (failed.model, failed.tokens_before, failed.tokens_after)
@@ -47,10 +47,10 @@ async def test_a_list_of_the_past() -> None:
         thread = await engine.create_thread("t")
         await thread.dispatch_all(turns(4))
         report = await thread.compact()
-        await thread.undo_compaction()
-        [now] = await thread.compactions()
-        [then] = await (await thread.at(now.seq)).compactions()
-        [begun] = await (await thread.at(now.started)).compactions()
+        await thread.compaction.undo()
+        [now] = await thread.compaction.history()
+        [then] = await (await thread.at(now.seq)).compaction.history()
+        [begun] = await (await thread.at(now.started)).compaction.history()
         assert ("undone", "live", "running") == (now.status, then.status, begun.status)
         assert report.new_chunks == then.summaries
         assert (0, 4) == (begun.seq, begun.chunks)
@@ -62,14 +62,14 @@ async def test_one_that_is_due(tmp_path: Path) -> None:
     async with opened(Scripted(), NEVER, path) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all(turns(4))
-        assert None is (await thread.compactions()).due
+        assert None is (await thread.compaction.history()).due
     for policy, trigger in (
         (CompactionPolicy(threshold=4, tokens_min=0), "auto"),
         (CompactionPolicy(soft_tokens=10, hard_tokens=20), "hard"),
     ):
         config = EngineConfig(read_only=True, compaction=policy)
         async with memory_engine.open(path, config=config) as reading:
-            due = (await reading.thread("t").compactions()).due
+            due = (await reading.thread("t").compaction.history()).due
             assert due is not None
             assert (trigger, 4) == (due.trigger, due.chunks)
 
@@ -82,12 +82,12 @@ async def test_one_left_behind_is_abandoned(engine: Engine) -> None:
         compaction_id="c1", trigger="hard", chunk_ids=("1.0",), compactor="x", owner="o", deadline_us=0
     )
     await thread.dispatch(started)
-    [running] = await thread.compactions()
+    [running] = await thread.compaction.history()
     assert ("running", "a context was over the hard limit", 2, 0) == (
         running.status, running.why, running.started, running.seq
     )  # fmt: skip
     await thread.dispatch(e.CompactionAbandoned(compaction_id="c1", reason="its owner died"))
-    [abandoned] = await thread.compactions()
+    [abandoned] = await thread.compaction.history()
     assert ("abandoned", "its owner died", 3) == (abandoned.status, abandoned.reason, abandoned.seq)
 
 
@@ -95,10 +95,10 @@ async def test_a_list_is_printed_as_a_table() -> None:
     """A row for each, plain and short; nothing at all is said too."""
     async with opened(Scripted(), NEVER) as engine:
         thread = await engine.create_thread("t")
-        assert "nothing was compacted" == str(await thread.compactions())
+        assert "nothing was compacted" == str(await thread.compaction.history())
         await thread.dispatch_all(turns(4))
         await thread.compact()
-        heads, row = str(await thread.compactions()).split("\n")
+        heads, row = str(await thread.compaction.history()).split("\n")
         assert heads.split()[0] == "COMPACTION"
         assert "live" == row.split()[-1]
         assert len(row) <= WIDTH

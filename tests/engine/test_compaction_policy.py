@@ -67,7 +67,7 @@ async def test_limits_that_fall_below_what_is_there_are_noticed_at_the_next_even
         await say(thread, chat(40, 110))
         assert STARTED not in await types(thread)
         if change == "policy":
-            await thread.update(policy=CompactionPolicy.for_window(4_000))
+            await thread.admin.update(policy=CompactionPolicy.for_window(4_000))
         else:
             await thread.context(max_tokens=4_000)
         await say(thread, chat(2, 10))

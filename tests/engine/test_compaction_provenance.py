@@ -29,7 +29,7 @@ async def origins(thread: Thread) -> list[str]:
     """The ids of all chunks that the state stands for, itself or through summaries, in order."""
     found: list[str] = []
     for chunk in (await thread.state()).chunks():
-        found += [original.id for original in await thread.originals(chunk.id)] or [chunk.id]
+        found += [original.id for original in await thread.compaction.originals(chunk.id)] or [chunk.id]
     return found
 
 
@@ -80,7 +80,7 @@ async def test_covered_originals_can_still_be_read() -> None:
     async with opened(Scripted()) as engine:
         thread = await engine.create_thread()
         made = await say(thread, turns(4))
-        assert f"word2{LONG}" == (await thread.chunk(made[1])).text
+        assert f"word2{LONG}" == (await thread.replay.chunk(made[1])).text
 
 
 async def test_a_summary_names_every_chunk_that_it_covers() -> None:
@@ -101,7 +101,7 @@ async def test_forgetting_reaches_summaries_of_summaries(answer: object, compact
         made = await say(thread, turns(4 * compactions))
         await thread.forget(chunk_ids=[made[1]])
         assert "word2" not in str((await thread.context()).messages)
-        assert None is (await thread.verify()).divergence
+        assert None is (await thread.replay.verify()).divergence
 
 
 async def test_forgetting_by_event_reaches_summaries() -> None:
@@ -109,7 +109,7 @@ async def test_forgetting_by_event_reaches_summaries() -> None:
     async with opened(Scripted(uncited), MERGING) as engine:
         thread = await engine.create_thread()
         await say(thread, turns(1))
-        [first] = await thread.latest(1)
+        [first] = await thread.replay.latest(1)
         await say(thread, turns(7, start=2))
         await thread.forget(event_ids=[first.id])
         assert "word1" not in str((await thread.context()).messages)
@@ -165,7 +165,7 @@ async def test_a_long_thread_stays_small() -> None:
             sizes.append(sum(chunk.tokens for chunk in summaries))
         assert 30 <= (await types(thread)).count("compaction_completed")
         assert policy.summary_tokens_max * 2 >= max(sizes)
-        assert None is (await thread.verify()).divergence
+        assert None is (await thread.replay.verify()).divergence
 
 
 async def test_a_summary_beyond_its_limit_still_ends_in_a_small_state() -> None:

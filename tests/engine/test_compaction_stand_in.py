@@ -49,7 +49,7 @@ async def test_a_compactor_that_keeps_failing_is_replaced(caplog: pytest.LogCapt
         assert ("embedded", "failing", "raised") == (first.compactor, first.instead_of, first.reason)
         assert "no network" in first.error
         assert [STARTED, FAILED] * 3 + [STARTED, COMPLETED] == (await types(thread))[:8]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
     assert "failing failed (raised: no network); embedded stands in for it" in caplog.text
     assert "not compacted, and not tried before" in caplog.text
 

@@ -12,6 +12,7 @@ from memory_engine import events as e
 from memory_engine.core.chunks import INTERRUPTED, content_text
 from memory_engine.core.codec import decode_reduction
 from memory_engine.core.tokens import FILE_TOKENS, IMAGE_TOKENS, PAGE_CHARS, estimate_content
+from memory_engine.engine import kernel_of
 from memory_engine.replay.export.redaction import Redaction
 
 PDF = FilePart("data:application/pdf;base64,AA==", "application/pdf", "lease.pdf")
@@ -34,11 +35,11 @@ async def test_native_is_stored_once_and_stands_on_the_chunk() -> None:
         assert [event.native for event in EVENTS if isinstance(event, UserMessage | LlmThinking | LlmTextResponse)] == [
             receipt.chunks[0].native for receipt in receipts
         ]
-        rows = await engine.reader.rows_at("t", {1, 2, 3})
+        rows = await kernel_of(engine).reader.rows_at("t", {1, 2, 3})
         for row in rows.values():
             assert all(not chunk.native for chunk in decode_reduction(row.record).chunks)
             assert any("native" in share.fields for share in decode_reduction(row.record).shares)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_files_are_in_the_context_in_their_own_form() -> None:
@@ -103,7 +104,7 @@ async def test_off_loading_keeps_files() -> None:
         thread = await engine.create_thread()
         call = e.LlmToolCall(calls=(e.ToolCall("c1", "read"),))
         await thread.dispatch_all([call, e.ToolResult(call_id="c1", content=(TextPart("x" * 30_000), PDF))])
-        await thread.offload()
+        await thread.compaction.offload()
         content = [chunk.content for chunk in (await thread.state()).chunks()][-1]
     assert PDF == content[-1]
     assert len(content_text(content)) < 1_000
@@ -114,13 +115,13 @@ async def test_a_redaction_takes_files_and_native_out(tmp_path: Path) -> None:
     async with memory_engine.open(":memory:") as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all([*EVENTS, ToolError(call_id="c", content=(PDF,))])
-        await thread.export(
+        await thread.replay.export(
             tmp_path / "log.jsonl", redaction=Redaction(types=("user_message", "llm_thinking", "tool_error"))
         )
         text = (tmp_path / "log.jsonl").read_text(encoding="utf-8")
         assert [] == [word for word in ("EmwKAhgB", "lease", "May", "AA==") if word in text]
-        await engine.import_log(tmp_path / "log.jsonl", thread_id="u", scopes="as exported")
-        assert (await engine.thread("u").verify()).ok
+        await engine.transfer.import_log(tmp_path / "log.jsonl", thread_id="u", scopes="as exported")
+        assert (await engine.thread("u").replay.verify()).ok
 
 
 async def test_a_response_that_broke_off_says_so() -> None:

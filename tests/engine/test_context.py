@@ -18,8 +18,10 @@ from memory_engine.context.rendering import NO_RESULT
 from memory_engine.context.sources import ChunkSource, Indexed
 from memory_engine.context.thread_context import thread_context
 from memory_engine.core.tokens import IMAGE_TOKENS
+from memory_engine.engine import kernel_of
 from memory_engine.events import Event
 from memory_engine.testing import FakeCompactor
+from memory_engine.thread import handle_of
 from tests.engine.test_laws import EVENTS
 
 NEVER = EngineConfig(compaction=CompactionPolicy(enabled=False))
@@ -221,7 +223,7 @@ async def test_an_index_gives_what_reading_the_whole_state_gives(steps: list[Eve
 
     async with memory_engine.open(":memory:", config=NEVER) as engine:
         thread = await engine.create_thread("t")
-        builder = engine.kernel[ContextBuilder]
+        builder = kernel_of(engine)[ContextBuilder]
         index = builder.index()
         for step in [*steps, 40, 100]:
             if isinstance(step, int):
@@ -270,7 +272,7 @@ async def test_a_large_state_is_read_once(newest: int, monkeypatch: pytest.Monke
             assert await thread.context(500 + head, at=head) == await thread.context(500 + head)  # a budget of its own
             for budget in (120, 300):
                 with suppress(errors.ContextBudgetError):
-                    asked = await thread_context(thread, budget, query="message 77", is_loop=False)
+                    asked = await thread_context(handle_of(thread), budget, query="message 77", is_loop=False)
                     assert asked.messages == (await thread.context(budget, query="message 77", at=head)).messages
 
 

@@ -9,7 +9,9 @@ import memory_engine
 from memory_engine import Engine, EngineConfig, NewEvent, Thread, UserMessage, errors
 from memory_engine import events as e
 from memory_engine.context.asked import EVENTS_BETWEEN, LESS_MAX, asked_at, asked_window
+from memory_engine.engine import kernel_of
 from memory_engine.plugins import Plugin
+from memory_engine.thread import handle_of
 from tests.cancelling import WAYS, Cancelled, moments
 from tests.conversations import log, types
 
@@ -39,7 +41,7 @@ async def asked(thread: Thread) -> list[e.ContextAsked]:
 
 async def window(thread: Thread) -> int | None:
     """The window that compactions of the thread go by."""
-    return asked_window(await thread.runtime())
+    return asked_window(await handle_of(thread).runtime())
 
 
 async def test_a_context_writes_nothing_and_the_next_dispatch_records_its_budget(thread: Thread) -> None:
@@ -50,7 +52,7 @@ async def test_a_context_writes_nothing_and_the_next_dispatch_records_its_budget
     receipt = await thread.dispatch(say("two"))
     assert ["user_message", "context_asked", "user_message"] == await kinds(thread)
     assert (3, 8_000) == (receipt.seq, await window(thread))
-    assert None is (await thread.verify()).divergence
+    assert None is (await thread.replay.verify()).divergence
 
 
 async def test_the_same_budget_is_recorded_once(thread: Thread) -> None:
@@ -87,7 +89,7 @@ async def test_processes_of_one_call_each_narrow_the_window_too(tmp_path: Path) 
     for n in range(LESS_MAX + 1):
         async with memory_engine.open(path) as engine:
             thread = await engine.open_thread("t")
-            assert (None if n == 0 else 64_000) == asked_window(await thread.runtime())
+            assert (None if n == 0 else 64_000) == asked_window(await handle_of(thread).runtime())
             await thread.context(max_tokens=64_000 if n == 0 else 4_000)
             await thread.dispatch(say("go on"))
     async with memory_engine.open(path) as engine:
@@ -171,16 +173,16 @@ async def test_a_note_that_cannot_be_reduced_is_dropped_and_the_event_goes_alone
         thread = await engine.create_thread("t")
         await thread.context(max_tokens=8_000)
         assert 1 == (await thread.dispatch(say("one"))).seq
-        assert {} == (await thread.runtime()).notes.waiting
+        assert {} == (await handle_of(thread).runtime()).notes.waiting
 
 
 async def test_a_note_waits_while_the_thread_is_paused(thread: Thread) -> None:
     """The resumption does not take it: it is in the log before the event that waited."""
     await thread.dispatch(say("one"))
-    await thread.pause()
+    await thread.admin.pause()
     await thread.context(max_tokens=8_000)
     waiting = asyncio.ensure_future(thread.dispatch(say("two")))
-    await thread.resume()
+    await thread.admin.resume()
     await waiting
     expected = ["user_message", "execution_pause", "execution_resume", "context_asked", "user_message"]
     assert expected == await kinds(thread)
@@ -200,7 +202,7 @@ async def test_a_process_that_has_not_read_of_another_window_does_not_overwrite_
         await there.context(max_tokens=32_000)
         await there.dispatch(say("there again"))
         assert [16_000, 32_000] == [one.window for one in await asked(thread)]
-        assert None is (await thread.verify()).divergence
+        assert None is (await thread.replay.verify()).divergence
 
 
 @WAYS
@@ -223,5 +225,5 @@ async def test_the_window_of_an_earlier_moment_is_read_off_the_log(engine: Engin
     for budget in (8_000, 32_000):
         await thread.context(max_tokens=budget)
         await thread.dispatch(say("go on"))
-    found = [await asked_at(engine.kernel.reader, "t", seq) for seq in range(5)]
+    found = [await asked_at(kernel_of(engine).reader, "t", seq) for seq in range(5)]
     assert [None, 8_000, 8_000, 32_000, 32_000] == [one and one.window for one in found]

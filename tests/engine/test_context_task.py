@@ -258,7 +258,7 @@ async def test_a_summary_is_cut_by_lines_and_never_dropped_whole() -> None:
         thread = await engine.create_thread("t")
         for n in range(12):
             await thread.dispatch(say(f"message {n} " + "x" * 2_000))
-        await thread.settle()
+        await thread.compaction.settle()
         context = await thread.context(1_400)
     assert context.tokens <= 1_400
     assert context.spent.summary > 0
@@ -288,7 +288,7 @@ async def test_only_the_newest_sessions_instructions_are_in() -> None:
         for session in sessions:
             await thread.dispatch_all([session, say("Hello")])
         context = await thread.context(1_000)
-        ledger = await thread.cache_ledger(max_tokens=1_000)
+        ledger = await thread.replay.ledger(max_tokens=1_000)
         await thread.dispatch(e.ExternalInject(content="Be brief.", source="system", retention="critical"))
         system = [m["content"] for m in (await thread.context()).messages if m["role"] == "system"]
     assert ["Rules of day 4."] == [m["content"] for m in context.messages if m["role"] == "system"]

@@ -76,7 +76,7 @@ async def test_the_next_dispatch_records_that_a_context_lacked_a_statement(threa
     assert (len(small.unsaid), seqs) == (first["lacks"], first["unsaid"])
     assert {"max_tokens": 8_000, "window": 8_000} == {name: last[name] for name in ("max_tokens", "window")}
     assert not {"lacks", "unsaid"} & set(last)
-    report = await thread.verify()
+    report = await thread.replay.verify()
     assert report.ok
     assert [(len(small.unsaid), tuple(seqs), 400)] == [
         (one.lacks, one.unsaid, one.max_tokens) for one in report.lacking

@@ -120,14 +120,14 @@ async def test_tasks_started_within_belong_to_it(engine: Engine) -> None:
 async def test_events_that_wait_keep_their_own(engine: Engine) -> None:
     """A queue that is drained by another's commit mixes nothing up."""
     thread = await engine.create_thread("t")
-    await thread.pause()
+    await thread.admin.pause()
     waiting = []
     for name in ("a", "b", "c"):
         with correlated(name):
             waiting.append(asyncio.create_task(thread.dispatch(message(name))))
     await asyncio.sleep(0)
     with correlated("who resumes"):
-        await thread.resume()
+        await thread.admin.resume()
     await asyncio.gather(*waiting)
     assert {name: ("", name) for name in "abc"} == await said(thread)
 
@@ -196,7 +196,7 @@ async def test_a_fact_arrives_with_its_cause_and_what_that_belongs_to(engine: En
             shared = MemoryShared(destination=Destination("agent", "b"), layer="episodic", content=name)
             await sender.dispatch(shared, event_id=f"e-{name}")
     with correlated("the carrier"):
-        await sender.delivered()
+        await sender.views.delivered()
     arrived = {one.causation_id: one.correlation_id for one in await log(engine.agent("b"))}
     assert {"e-first": "first", "e-second": "second"} == arrived
     assert {("", "")} == {links(one) for one in await log(sender) if one.type == "facts_delivered"}
@@ -220,7 +220,7 @@ async def test_a_compaction_names_the_event_that_made_it_due() -> None:
         for n in range(4):
             with correlated(f"call-{n}"):
                 await thread.dispatch(message(f"{n}{LONG}"), event_id=f"e{n}")
-        await thread.settle()
+        await thread.compaction.settle()
         events = {one.type: links(one) for one in await log(thread)}
         assert ("e3", "call-3") == events["compaction_started"] == events["compaction_completed"]
 

@@ -141,7 +141,7 @@ async def test_a_compactor_that_declares_the_environment_gets_it(policy: Compact
             await thread.compact()
         assert [["door", "light"]] == compactor.given
         assert ["2", "they"] == await texts(thread)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_the_environment_goes_with_the_session_also_as_a_summary() -> None:
@@ -154,7 +154,7 @@ async def test_the_environment_goes_with_the_session_also_as_a_summary() -> None
         assert ["2", "open"] == (await texts(thread))[1:]
         await thread.dispatch(SessionEnded())
         assert 1 == len(await texts(thread))
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_an_environment_that_gets_no_shorter_spoils_nothing() -> None:
@@ -200,7 +200,7 @@ async def test_a_compactor_that_declares_nothing_gets_what_it_says_that_it_takes
         await thread.compact()
         assert [{"environment"}] == [{chunk.type for chunk in given} for given in compactor.given]
         assert "door" not in " ".join(await texts(thread))
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_the_built_in_compactors_leave_the_environment_alone() -> None:
@@ -294,7 +294,7 @@ async def test_what_cannot_compact_is_refused_when_it_is_given(tmp_path: Path, g
         await say(thread, turns(2))
         await thread.compact()
         with pytest.raises(InvalidCompactor, match=why):
-            await thread.redo_compaction(compactor=given)  # type: ignore[arg-type]
+            await thread.compaction.redo(compactor=given)  # type: ignore[arg-type]
         assert ["2"] == await texts(thread)
     with pytest.raises(InvalidCompactor, match=why):
         Pipeline(EmbeddedCompactor(), given)  # type: ignore[arg-type]
@@ -309,8 +309,8 @@ async def test_a_redo_asks_about_the_whole() -> None:
         await say(thread, turns(4))
         await thread.compact()
         with pytest.raises(CompactorFailed, match=r"1\.0 \(user_message\) and 3 more"):
-            await thread.redo_compaction(compactor=unable)
-        assert "asked" == (await thread.redo_compaction(compactor=able)).compactor
+            await thread.compaction.redo(compactor=unable)
+        assert "asked" == (await thread.compaction.redo(compactor=able)).compactor
 
 
 async def test_a_compactor_that_raises_when_it_is_asked_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
@@ -339,4 +339,4 @@ async def test_a_part_that_gets_no_shorter_is_left_out() -> None:
             report.covered, report.left_out, report.left_out_by
         )  # fmt: skip
         assert ["Hello", "ok", "3"] == sorted(await texts(thread), key=len, reverse=True)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok

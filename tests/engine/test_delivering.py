@@ -9,6 +9,7 @@ import pytest
 import memory_engine
 from memory_engine import Engine, MemoryShared
 from memory_engine import events as e
+from memory_engine.engine import kernel_of
 from memory_engine.errors import InvalidIdentifier, StorageBusy, ThreadClosed
 from memory_engine.events import Destination, FactsDelivered
 from memory_engine.projections.outbox import OUTBOX
@@ -32,7 +33,7 @@ async def known(engine: Engine, agent: str) -> list[str]:
 async def archived(engine: Engine, agent: str) -> None:
     """Let an agent's thread be there, and then take nothing any more."""
     await engine.agent(agent).memory.append("episodic", "old")
-    await engine.agent(agent).archive()
+    await engine.agent(agent).admin.archive()
 
 
 async def test_a_fact_that_can_never_arrive_blocks_no_other(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
@@ -41,15 +42,15 @@ async def test_a_fact_that_can_never_arrive_blocks_no_other(engine: Engine, capl
     sender = engine.agent("a")
     await sender.dispatch_all([fact("one", "gone"), fact("two", "b"), fact("three", "gone")])
     with pytest.raises(ThreadClosed):
-        await sender.delivered()
+        await sender.views.delivered()
     assert ["two"] == await known(engine, "b")
-    (note,) = [event.event for event in await sender.latest(9) if isinstance(event.event, FactsDelivered)]
+    (note,) = [event.event for event in await sender.replay.latest(9) if isinstance(event.event, FactsDelivered)]
     assert (1, 2) == (len(note.facts), len(note.refused))
     assert all("gone" in refused.reason for refused in note.refused)
     caplog.clear()
-    await sender.delivered()
+    await sender.views.delivered()
     await engine.settle()
-    assert (0, []) == (len(await sender.rows(OUTBOX)), caplog.records)
+    assert (0, []) == (len(await sender.views.rows(OUTBOX)), caplog.records)
     assert [] == [report for report in await engine.verify() if not report.ok]
 
 
@@ -60,13 +61,13 @@ async def test_a_fact_that_cannot_arrive_now_waits_in_its_order() -> None:
         sender = engine.agent("a")
         for name in "bc":
             await engine.agent(name).memory.append("episodic", "old")
-        engine.kernel[Relay].touched = lambda thread_id: None  # type: ignore[method-assign]  # only when it is asked to
+        kernel_of(engine)[Relay].touched = lambda thread_id: None  # type: ignore[method-assign]  # only when it is asked to
         await sender.dispatch_all([fact("one", "b"), fact("two", "b"), fact("three", "c")])
         store.fail(StorageBusy("busy", 0.0))
         with pytest.raises(StorageBusy):
-            await sender.delivered()
+            await sender.views.delivered()
         assert (["old"], ["old", "three"]) == (await known(engine, "b"), await known(engine, "c"))
-        await sender.delivered()
+        await sender.views.delivered()
         assert ["old", "one", "two"] == await known(engine, "b")
 
 
@@ -103,15 +104,15 @@ async def test_a_paused_thread_holds_up_nobody_else(stay_open: StayOpen) -> None
     stay_open(kept)
     async with memory_engine.open(kept) as engine:
         await engine.agent("b").memory.append("episodic", "old")
-        await engine.agent("b").pause()
+        await engine.agent("b").admin.pause()
         await engine.agent("a").dispatch_all([fact("one", "b"), fact("two", "c")])
         await engine.settle()
         assert (["old"], ["two"]) == (await known(engine, "b"), await known(engine, "c"))
     async with memory_engine.open(kept) as engine:
         assert ["two"] == await known(engine, "c")
-        waiting = asyncio.ensure_future(engine.agent("a").delivered())
+        waiting = asyncio.ensure_future(engine.agent("a").views.delivered())
         await engine.settle()
-        await engine.agent("b").resume()
+        await engine.agent("b").admin.resume()
         await waiting
         assert ["old", "one"] == await known(engine, "b")
 
@@ -119,10 +120,10 @@ async def test_a_paused_thread_holds_up_nobody_else(stay_open: StayOpen) -> None
 async def test_what_waited_for_a_pause_goes_on_by_itself(engine: Engine) -> None:
     """Whoever ends the pause need not know who waited."""
     await engine.agent("b").memory.append("episodic", "old")
-    await engine.agent("b").pause()
+    await engine.agent("b").admin.pause()
     await engine.agent("a").dispatch(fact("one", "b"))
     await engine.settle()
-    await engine.agent("b").resume()
+    await engine.agent("b").admin.resume()
     await engine.settle()
     assert ["old", "one"] == await known(engine, "b")
 
@@ -130,9 +131,9 @@ async def test_what_waited_for_a_pause_goes_on_by_itself(engine: Engine) -> None
 async def test_closing_does_not_wait_for_a_pause(engine: Engine) -> None:
     """Somebody who waits for a fact to reach a paused thread is told that the engine closes."""
     await engine.agent("b").memory.append("episodic", "old")
-    await engine.agent("b").pause()
+    await engine.agent("b").admin.pause()
     await engine.agent("a").dispatch(fact("one", "b"))
-    waiting = engine.kernel.tasks.spawn(engine.agent("a").delivered())
+    waiting = kernel_of(engine).tasks.spawn(engine.agent("a").views.delivered())
     await engine.settle()
     await engine.close()
     assert waiting.done()
@@ -157,7 +158,7 @@ async def test_recovery_is_tried_again(caplog: pytest.LogCaptureFixture, stay_op
     kept.times = -1
     stay_open(kept)
     async with memory_engine.open(kept) as engine:
-        engine.kernel[Relay].touched = lambda thread_id: None  # type: ignore[method-assign]  # it dies before
+        kernel_of(engine)[Relay].touched = lambda thread_id: None  # type: ignore[method-assign]  # it dies before
         await engine.agent("a").dispatch(fact("one", "b"))
     kept.times = 1
     with caplog.at_level(logging.CRITICAL):
@@ -172,9 +173,9 @@ async def test_an_archived_sender_is_no_trouble(caplog: pytest.LogCaptureFixture
     kept = FaultyStore(MemoryStore())
     stay_open(kept)
     async with memory_engine.open(kept) as engine:
-        engine.kernel[Relay].touched = lambda thread_id: None  # type: ignore[method-assign]  # it dies before
+        kernel_of(engine)[Relay].touched = lambda thread_id: None  # type: ignore[method-assign]  # it dies before
         await engine.agent("a").dispatch(fact("one", "b"))
-        await engine.agent("a").archive()
+        await engine.agent("a").admin.archive()
     for _ in range(2):
         async with memory_engine.open(kept) as engine:
             assert ["one"] == await known(engine, "b")
@@ -188,16 +189,16 @@ async def test_nothing_is_kept_of_threads_that_are_let_go() -> None:
         for n in range(40):
             sender = engine.agent(f"a{n}")
             await sender.dispatch(fact("one", f"b{n}"))
-            await sender.delivered()
+            await sender.views.delivered()
             await sender.memory.search(None, "one")
             await sender.tool_cache.cached_call("look", {}, _looked, duration=1)
             await sender.scratchpad.read()
         await engine.settle()
         kept = (
-            engine.kernel.caches._of,
-            engine.kernel[Relay]._locks,
-            engine.kernel[Relay]._under_way,
-            engine.kernel.made(Flights),
+            kernel_of(engine).caches._of,
+            kernel_of(engine)[Relay]._locks,
+            kernel_of(engine)[Relay]._under_way,
+            kernel_of(engine).made(Flights),
         )
         assert [True] * 4 == [len(one) <= 6 for one in kept]
 

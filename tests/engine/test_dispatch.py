@@ -9,6 +9,7 @@ import pytest
 import memory_engine
 from memory_engine import BlockingReason, CompactionPolicy, Engine, EngineConfig, NewEvent, Thread, errors
 from memory_engine import events as e
+from memory_engine.engine import kernel_of
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import (
@@ -29,7 +30,7 @@ def say(text: str) -> e.UserMessage:
 
 async def texts(thread: Thread) -> list[str]:
     """The messages of a thread's log, in order."""
-    return [str(r.event.content) for r in await thread.latest(999) if isinstance(r.event, e.UserMessage)]
+    return [str(r.event.content) for r in await thread.replay.latest(999) if isinstance(r.event, e.UserMessage)]
 
 
 async def passes(rounds: int = 20) -> None:
@@ -70,7 +71,7 @@ async def test_an_envelope_comes_back() -> None:
         thread = await engine.create_thread()
         await thread.dispatch(say("Landed"), occurred_at=moment, causation_id="c", correlation_id="k")
         await engine.dispatch(thread.id, NewEvent(say("Again"), "x", moment, "c", "k"))
-        for recorded in await thread.latest(2):
+        for recorded in await thread.replay.latest(2):
             assert (moment, "c", "k") == (
                 recorded.occurred_at,
                 recorded.causation_id,
@@ -213,7 +214,7 @@ async def test_a_lost_outcome_is_resolved_by_a_retry() -> None:
             await thread.dispatch(say("a"), event_id="x")
         receipt = await thread.dispatch(say("a"), event_id="x")
         await thread.dispatch(say("b"))
-        assert (1, ["a", "b"], True) == (receipt.seq, await texts(thread), (await thread.verify()).ok)
+        assert (1, ["a", "b"], True) == (receipt.seq, await texts(thread), (await thread.replay.verify()).ok)
 
 
 async def test_a_failed_commit_leaves_nothing() -> None:
@@ -225,7 +226,7 @@ async def test_a_failed_commit_leaves_nothing() -> None:
         with pytest.raises(errors.StorageBusy):
             await thread.dispatch(say("a"))
         assert 1 == (await thread.dispatch(say("b"))).seq
-        assert (["b"], True) == (await texts(thread), (await thread.verify()).ok)
+        assert (["b"], True) == (await texts(thread), (await thread.replay.verify()).ok)
 
 
 async def test_a_sender_that_gives_up_while_its_event_is_committed_loses_nothing() -> None:
@@ -246,11 +247,11 @@ async def test_a_sender_that_gives_up_while_its_event_is_committed_loses_nothing
 async def test_a_sender_that_gives_up_while_it_waits_sends_nothing(engine: Engine) -> None:
     """Cancelled in the queue, the event is not taken, and those behind it go on."""
     thread = await engine.create_thread()
-    await thread.pause()
+    await thread.admin.pause()
     senders = [asyncio.create_task(thread.dispatch(say(text))) for text in "abc"]
     await passes()
     senders[1].cancel()
-    await thread.resume()
+    await thread.admin.resume()
     await asyncio.wait(senders)
     assert ["a", "c"] == await texts(thread)
 
@@ -262,14 +263,14 @@ async def test_what_waits_is_drained_in_order(engine: Engine) -> None:
     """While a thread is paused its events wait; afterwards they are recorded in the order of sending."""
     thread = await engine.create_thread()
     await thread.dispatch(say("0"))
-    await thread.pause()
-    assert (True, BlockingReason.PAUSED) == (await thread.is_blocked(), await thread.blocking_reason())
+    await thread.admin.pause()
+    assert (True, BlockingReason.PAUSED) == (await thread.admin.is_blocked(), await thread.admin.blocking_reason())
     senders = [asyncio.create_task(thread.dispatch(say(str(n)))) for n in range(1, 6)]
     await passes()
     assert (["0"], False) == (await texts(thread), any(sender.done() for sender in senders))
-    await thread.resume()
+    await thread.admin.resume()
     receipts = await asyncio.gather(*senders)
-    assert ([3, 4, 5, 6, 7], False) == ([r.seq - 1 for r in receipts], await thread.is_blocked())
+    assert ([3, 4, 5, 6, 7], False) == ([r.seq - 1 for r in receipts], await thread.admin.is_blocked())
     assert list("012345") == await texts(thread)
 
 
@@ -278,13 +279,13 @@ async def test_a_pause_holds_across_reopening(tmp_path: Path) -> None:
     path = str(tmp_path / "log.db")
     async with memory_engine.open(path) as engine:
         thread = await engine.create_thread("t")
-        await thread.pause("for the night")
+        await thread.admin.pause("for the night")
     async with memory_engine.open(path) as engine:
         thread = engine.thread("t")
         sender = asyncio.create_task(thread.dispatch(say("a")))
         await passes()
-        assert (BlockingReason.PAUSED, False) == (await thread.blocking_reason(), sender.done())
-        await thread.resume()
+        assert (BlockingReason.PAUSED, False) == (await thread.admin.blocking_reason(), sender.done())
+        await thread.admin.resume()
         assert (3, "active") == ((await sender).seq, (await thread.info()).status)
 
 
@@ -297,7 +298,7 @@ async def test_a_pause_in_a_batch_stops_what_is_behind_the_batch(engine: Engine)
     await asyncio.wait([first, batch])
     await passes()
     assert (["first", "in the batch"], False) == (await texts(thread), behind.done())
-    await thread.resume()
+    await thread.admin.resume()
     assert ["first", "in the batch", "behind"] == [
         *(await texts(thread))[:2],
         (await behind).chunks[0].text,
@@ -310,16 +311,16 @@ async def test_other_threads_never_wait_for_a_blocked_one() -> None:
     policy = CompactionPolicy(threshold=4, tokens_min=0, keep_recent=0)
     async with memory_engine.open(":memory:", compactor=compactor, config=EngineConfig(compaction=policy)) as engine:
         paused, compacting, free = [await engine.create_thread(name) for name in ("p", "c", "f")]
-        await paused.pause()
+        await paused.admin.pause()
         await compacting.dispatch_all([say("long " * 50)] * 4)
         await compactor.begun.wait()
         waiting = [asyncio.create_task(thread.dispatch(say("later"))) for thread in (paused, compacting)]
         await asyncio.gather(*(free.dispatch(say(str(n))) for n in range(3)))
         assert (BlockingReason.COMPACTING, [False, False]) == (
-            await compacting.blocking_reason(), [sender.done() for sender in waiting]
+            await compacting.admin.blocking_reason(), [sender.done() for sender in waiting]
         )  # fmt: skip
         compactor.release()
-        await paused.resume()
+        await paused.admin.resume()
         await asyncio.gather(*waiting)
         assert [["later"], ["later"]] == [(await texts(thread))[-1:] for thread in (paused, compacting)]
 
@@ -328,10 +329,10 @@ async def test_a_full_queue_lets_its_senders_wait_in_turn() -> None:
     """Beyond the capacity senders wait for room, and are recorded in the order in which they came."""
     async with memory_engine.open(":memory:", config=small(2)) as engine:
         thread = await engine.create_thread()
-        await thread.pause()
+        await thread.admin.pause()
         senders = [asyncio.create_task(thread.dispatch(say(str(n)))) for n in range(6)]
         await passes()
-        await thread.resume()
+        await thread.admin.resume()
         await asyncio.gather(*senders)
         assert list("012345") == await texts(thread)
 
@@ -340,12 +341,12 @@ async def test_a_full_queue_refuses_after_its_deadline() -> None:
     """Who finds no room in time gets `QueueFull`; nothing of theirs is taken, nobody else is dropped."""
     async with memory_engine.open(":memory:", config=small(2, 0.01)) as engine:
         thread = await engine.create_thread()
-        await thread.pause()
+        await thread.admin.pause()
         senders = [asyncio.create_task(thread.dispatch(say(str(n)))) for n in range(2)]
         await passes()
         with pytest.raises(errors.QueueFull) as caught:
             await thread.dispatch(say("too many"))
-        await thread.resume()
+        await thread.admin.resume()
         await asyncio.gather(*senders)
         assert (2, "paused", ["0", "1"]) == (
             caught.value.capacity,
@@ -358,15 +359,15 @@ async def test_a_sender_that_gives_up_makes_room_for_the_next() -> None:
     """A large batch that waits for room and is cancelled does not keep out a small one behind it."""
     async with memory_engine.open(":memory:", config=small(3)) as engine:
         thread = await engine.create_thread()
-        await thread.pause()
+        await thread.admin.pause()
         waiting = [asyncio.create_task(thread.dispatch_all([say("a")] * count)) for count in (2, 3, 1)]
         await passes()
         waiting[1].cancel()
         await passes()
-        runtime = engine.kernel[OpenThreads].get(thread.id)
+        runtime = kernel_of(engine)[OpenThreads].get(thread.id)
         assert runtime is not None
         assert 3 == len(runtime.queue)
-        await thread.resume()
+        await thread.admin.resume()
         await asyncio.wait(waiting)
 
 
@@ -385,7 +386,7 @@ async def test_closing_answers_everybody(capacity: int) -> None:
     """Who waits in a paused thread's queue, or for room in it, gets `EngineClosed`."""
     async with memory_engine.open(":memory:", config=small(capacity)) as engine:
         thread = await engine.create_thread()
-        await thread.pause()
+        await thread.admin.pause()
         senders = [asyncio.create_task(thread.dispatch(say(str(n)))) for n in range(3)]
         await passes()
     outcomes = await asyncio.gather(*senders, return_exceptions=True)
@@ -425,7 +426,7 @@ async def test_an_observer_sees_each_event_once_in_order() -> None:
         thread = await engine.create_thread()
         await asyncio.gather(*(thread.dispatch(say(str(n))) for n in range(5)))
         await observer.wait_for("user_message", 5)
-        assert await thread.latest(5) == observer.events
+        assert await thread.replay.latest(5) == observer.events
 
 
 async def test_an_observer_that_fails_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
@@ -451,10 +452,10 @@ async def test_a_second_pause_does_not_wait_for_itself(tmp_path: Path) -> None:
     """Pausing a paused thread is recorded at once, and one resume lifts it."""
     async with memory_engine.open(str(tmp_path / "memory.db")) as engine:
         thread = await engine.create_thread()
-        first, second = await thread.pause(), await thread.pause()
+        first, second = await thread.admin.pause(), await thread.pause()
         assert (1, 2) == (first.seq, second.seq)
-        await thread.resume()
-        assert not await thread.is_blocked()
+        await thread.admin.resume()
+        assert not await thread.admin.is_blocked()
 
 
 async def test_senders_keep_their_order_while_a_thread_is_loaded(tmp_path: Path) -> None:

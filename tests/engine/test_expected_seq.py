@@ -105,11 +105,11 @@ async def test_a_compaction_in_between_changes_nothing_that_one_holds() -> None:
 async def test_a_pause_in_between_changes_nothing_that_one_holds(thread: Thread) -> None:
     """An event that waited for its end is compared when it is written."""
     await thread.dispatch(say("one"))
-    await thread.pause()
+    await thread.admin.pause()
     fits = asyncio.ensure_future(thread.dispatch(say("two"), expected_seq=1))
     late = asyncio.ensure_future(thread.dispatch(say("three"), expected_seq=1))
     await asyncio.sleep(0)
-    await thread.resume()
+    await thread.admin.resume()
     assert 4 == (await fits).seq
     with pytest.raises(errors.Conflict):
         await late
@@ -151,7 +151,7 @@ async def test_engines_that_share_a_store_write_over_nothing(back_end: str, tmp_
         again = [NewEvent(say("mine"), id="mine")]
         [receipt] = await here.dispatch_all(again, expected_seq=4)
         assert (receipt,) == await there.dispatch_all(again, expected_seq=4)
-        assert (await there.verify()).ok
+        assert (await there.replay.verify()).ok
 
 
 async def test_an_event_of_a_plugin_may_be_upkeep() -> None:

@@ -26,6 +26,7 @@ from memory_engine import (
     StateView,
     UserMessage,
 )
+from memory_engine.engine import kernel_of
 from memory_engine.errors import (
     EngineClosed,
     EventTooLarge,
@@ -98,7 +99,7 @@ def test_a_full_disk_makes_the_store_read_only(path: str) -> None:
     async def reopened() -> tuple[int, object]:
         async with opened(Scripted(), NEVER, path) as engine:
             receipt = await engine.thread("t").dispatch(UserMessage(content="room again"))
-            return receipt.seq, (await engine.thread("t").verify()).divergence
+            return receipt.seq, (await engine.thread("t").replay.verify()).divergence
 
     assert (int(acknowledged) + 1, None) == asyncio.run(reopened())
 
@@ -128,7 +129,7 @@ async def test_a_file_locked_by_another_program_is_busy(path: str) -> None:
                 await thread.dispatch(UserMessage(content="x"), event_id="e")
             assert 0.05 <= raised.value.waited_s  # as long as it really waited
             with pytest.raises(StorageBusy) as raised:
-                await thread.hold()
+                await thread.admin.hold()
             assert 0.05 <= raised.value.waited_s
             assert [] == await log(thread)
         assert 1 == (await thread.dispatch(UserMessage(content="x"), event_id="e")).seq
@@ -227,7 +228,7 @@ async def test_a_log_that_goes_on_past_its_head_is_not_written_over(path: str) -
     await written(path)
     tamper(path, "UPDATE heads SET seq = 5 WHERE tid = (SELECT tid FROM threads WHERE id = 'other')")
     async with opened(Scripted(), NEVER, path) as engine:
-        await engine.thread("other").rebuild()
+        await engine.thread("other").replay.rebuild()
         beside = asyncio.ensure_future(engine.thread("t").dispatch(UserMessage(content="yes")))
         with pytest.raises(IntegrityError, match="seq 6"):
             await engine.thread("other").dispatch(UserMessage(content="no"))
@@ -257,7 +258,7 @@ async def test_spoiled_rows_are_made_again_from_the_log(path: str, statements: t
     async with opened(Scripted(), NEVER, path) as engine:
         thread = engine.thread("t")
         assert ["2", "word3", "word4", "word5", "word6"] == await texts(thread)
-        assert None is (await thread.verify()).divergence
+        assert None is (await thread.replay.verify()).divergence
 
 
 async def test_rows_in_a_wrong_order_are_found_and_mended(path: str) -> None:
@@ -266,10 +267,10 @@ async def test_rows_in_a_wrong_order_are_found_and_mended(path: str) -> None:
     tamper(path, f"UPDATE live SET key = x'7f00' WHERE {TID} AND seq = 4")
     async with opened(Scripted(), NEVER, path) as engine:
         thread = engine.thread("t")
-        assert "state" == getattr((await thread.verify()).divergence, "kind", "")
-        await thread.rebuild()
+        assert "state" == getattr((await thread.replay.verify()).divergence, "kind", "")
+        await thread.replay.rebuild()
         assert ["2", "word3", "word4", "word5", "word6"] == await texts(thread)
-        assert None is (await thread.verify()).divergence
+        assert None is (await thread.replay.verify()).divergence
 
 
 # reducers
@@ -349,14 +350,14 @@ async def test_events_of_an_unknown_type_are_kept_and_shown(path: str) -> None:
         await thread.dispatch(UserMessage(content="d"))
         context = await thread.context()
         assert ([], ("1.0", "2.0", "3.0", "4.0")) == (flaws(context), context.included)
-        found = (await thread.verify()).divergence
+        found = (await thread.replay.verify()).divergence
         assert (2, "unloaded", "odd_event") == (
             getattr(found, "seq", 0),
             getattr(found, "kind", ""),
             getattr(found, "event_type", ""),
         )
     async with memory_engine.open(path, plugins=[odd]) as engine:
-        assert None is (await engine.thread("t").verify()).divergence
+        assert None is (await engine.thread("t").replay.verify()).divergence
 
 
 # limits, observers, ends
@@ -366,12 +367,12 @@ async def test_a_full_queue_refuses_after_its_deadline() -> None:
     """Past the deadline an event is refused with the reason why nothing moves, and was not taken."""
     async with memory_engine.open(":memory:", config=EngineConfig(queue_capacity=2, queue_timeout_s=0.01)) as engine:
         thread = await engine.create_thread()
-        await thread.pause()
+        await thread.admin.pause()
         waiting = asyncio.ensure_future(thread.dispatch_all(turns(2)))
         await asyncio.sleep(0)
         with pytest.raises(QueueFull, match=r"holds 2 events .*paused"):
             await thread.dispatch(UserMessage(content="refused"))
-        await thread.resume()
+        await thread.admin.resume()
         await waiting
         assert ["word1", "word2"] == await texts(thread)
 
@@ -416,12 +417,12 @@ async def test_a_closed_engine_says_so(path: str, kind: str) -> None:
         thread.context,
         thread.compact,
         thread.info,
-        thread.verify,
+        thread.replay.verify,
         thread.fork,
-        thread.archive,
-        thread.delete,
+        thread.admin.archive,
+        thread.admin.delete,
         lambda: thread.state(at=0),
-        lambda: thread.latest(1),
+        lambda: thread.replay.latest(1),
         lambda: log(thread),
         lambda: engine.create_thread("u"),
         engine.threads,
@@ -438,7 +439,7 @@ async def test_closing_twice_is_closing_once(path: str) -> None:
     async with memory_engine.open(path) as engine:
         await asyncio.gather(engine.close(), engine.close())
         await engine.close()
-        assert engine.kernel.tasks.closed
+        assert kernel_of(engine).tasks.closed
 
 
 @pytest.mark.parametrize("how", ["leave_open", "leave_store_open", "leave_compacting", "unclean"])

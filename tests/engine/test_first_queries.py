@@ -99,7 +99,7 @@ async def test_commits_wait_for_the_first_queries(tmp_path: Path) -> None:
         sent = [engine.dispatch(f"t{number}", UserMessage(content="second")) for number in range(12)]
         receipts, _ = await asyncio.gather(asyncio.gather(*sent), asyncio.gather(*made))
         assert [2] * 12 == [receipt.seq for receipt in receipts]
-        reports = [await engine.thread(f"t{number}").verify() for number in range(12)]
+        reports = [await engine.thread(f"t{number}").replay.verify() for number in range(12)]
     assert all(report.ok for report in reports)
 
 
@@ -112,7 +112,7 @@ async def test_a_first_query_that_nobody_waits_for_any_more_ends_by_itself(tmp_p
         given_up.cancel()
         receipt = await engine.dispatch("t1", UserMessage(content="second"))
         assert 2 == receipt.seq
-        assert (await engine.thread("t0").verify()).ok
+        assert (await engine.thread("t0").replay.verify()).ok
 
 
 async def test_a_first_query_that_fails_does_not_stop_the_store(tmp_path: Path) -> None:

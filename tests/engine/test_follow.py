@@ -12,6 +12,7 @@ import pytest
 import memory_engine
 from memory_engine import Engine, EngineConfig, RecordedEvent, Thread, UserMessage
 from memory_engine.core.threads import Head
+from memory_engine.engine import kernel_of
 from memory_engine.errors import (
     EngineClosed,
     EventNotFound,
@@ -45,7 +46,7 @@ async def said(thread: Thread, *texts: str) -> None:
 
 async def begun(engine: Engine, following: "asyncio.Task[T]") -> None:
     """Wait until somebody looks out for news, or is done."""
-    while not engine.kernel[Observers]._waiting and not following.done():  # noqa: ASYNC110 - rounds of the loop
+    while not kernel_of(engine)[Observers]._waiting and not following.done():  # noqa: ASYNC110 - rounds of the loop
         await asyncio.sleep(0)
 
 
@@ -165,7 +166,7 @@ async def test_what_was_forgotten_and_erased_comes_as_it_stands(place: str) -> N
         first = await anext(events)
         ids = [event.id for event in await log(thread)]
         await thread.forget(event_ids=ids[:1])
-        await thread.erase(ids[1:2])
+        await thread.admin.erase(ids[1:2])
         kinds = [recorded.type for recorded in await log(thread)]
         rest = [await anext(events) for _ in kinds[1:]]
         assert kinds == [first.type, *(recorded.type for recorded in rest)]
@@ -219,7 +220,7 @@ async def test_between_two_events_it_holds_nothing(engine: Engine) -> None:
     await asyncio.wait([waiting])
     gc.collect()
     assert before == len(asyncio.all_tasks())
-    assert [] == engine.kernel[Observers]._observers
+    assert [] == kernel_of(engine)[Observers]._observers
 
 
 async def test_several_followers_each_get_every_event_and_tasks_that_share_one_get_each_once(thread: Thread) -> None:
@@ -260,7 +261,7 @@ async def test_a_deleted_thread_ends_it(place: str) -> None:
         async with followed(thread) as events:
             waiting = asyncio.ensure_future(anext(events))
             await begun(engine, waiting)
-            await thread.delete()
+            await thread.admin.delete()
             with pytest.raises(ThreadNotFound):
                 await waiting
         with pytest.raises(ThreadNotFound):
@@ -275,7 +276,7 @@ async def test_a_user_who_comes_back_is_another_thread(place: str, events_again:
         await said(user, "a", "b")
         events = user.follow(poll_s=SOON)
         await taken(events, 2)
-        await user.delete()
+        await user.admin.delete()
         await said(user, *(["again"] * events_again))
         with pytest.raises(ThreadNotFound):
             await anext(events)
@@ -294,7 +295,7 @@ async def test_a_user_who_is_not_there_yet_is_waited_for(place: str) -> None:
 
 async def test_a_user_who_comes_between_two_looks_is_followed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread is made after it was looked for, and before anybody asks whether it is there."""
-    usual = engine.store.head
+    usual = kernel_of(engine).store.head
     coming = iter((False, True))
 
     async def head(thread_id: str) -> Head:
@@ -306,7 +307,7 @@ async def test_a_user_who_comes_between_two_looks_is_followed(engine: Engine, mo
                 await said(engine.user("u1"), "first")
             raise
 
-    monkeypatch.setattr(engine.store, "head", head)
+    monkeypatch.setattr(kernel_of(engine).store, "head", head)
     events = engine.user("u1").follow(poll_s=SOON)
     assert "first" == content(await anext(events))
 
@@ -323,7 +324,7 @@ async def test_a_store_that_is_busy_is_looked_at_again(tmp_path: Path, monkeypat
 
 def fail_once(patched: pytest.MonkeyPatch, engine: Engine, name: str) -> None:
     """Let the first call of a store's method find the file locked."""
-    usual: Callable[..., object] = getattr(engine.store, name)
+    usual: Callable[..., object] = getattr(kernel_of(engine).store, name)
     calls = iter((False,))
 
     async def busy(*args: object, **named: object) -> object:
@@ -331,7 +332,7 @@ def fail_once(patched: pytest.MonkeyPatch, engine: Engine, name: str) -> None:
             raise StorageBusy("m.db", 5.0)
         return await usual(*args, **named)  # type: ignore[misc]
 
-    patched.setattr(engine.store, name, busy)
+    patched.setattr(kernel_of(engine).store, name, busy)
 
 
 QUIET = EngineConfig(compaction=memory_engine.CompactionPolicy(enabled=False))

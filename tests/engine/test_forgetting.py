@@ -25,6 +25,7 @@ from memory_engine import (
 from memory_engine import events as e
 from memory_engine.agents import AgentLifecycle
 from memory_engine.core.records import StoredEvent
+from memory_engine.engine import kernel_of
 from memory_engine.errors import StorageBusy, ThreadClosed
 from memory_engine.events import Destination, PlaybookCall
 from memory_engine.projections.base import event_types
@@ -32,6 +33,7 @@ from memory_engine.projections.outbox import folds_of
 from memory_engine.runtime.delivery import Relay
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
+from memory_engine.thread import handle_of
 from memory_engine.views.screen.view import ProactiveTool
 from memory_engine.wiring import builtin_projections
 from tests.conversations import turns
@@ -61,7 +63,7 @@ async def compacted_twice(thread: Thread) -> str:
 async def marked(thread: Thread) -> str:
     """A message marked critical."""
     receipt = await thread.dispatch(UserMessage(content=SAID))
-    await thread.mark_critical(receipt.chunks[0].id)
+    await thread.compaction.mark_critical(receipt.chunks[0].id)
     return receipt.event_id
 
 
@@ -69,7 +71,7 @@ async def offloaded_then_compacted(thread: Thread) -> str:
     """A large result, shortened, the rest of it in a summary."""
     await thread.dispatch(LlmToolCall(calls=(ToolCall(id="c1", name="look"),)))
     receipt = await thread.dispatch(ToolResult(call_id="c1", content=f"{SAID}\n" + " and so on" * 5_000))
-    await thread.offload()
+    await thread.compaction.offload()
     await thread.compact()
     return receipt.event_id
 
@@ -100,7 +102,7 @@ async def promoted(thread: Thread) -> str:
 async def marked_and_promoted(thread: Thread) -> str:
     """A snippet marked critical before it rose."""
     receipt = await thread.dispatch(e.ScratchpadWritten(content=SAID))
-    marking = await thread.mark_critical(receipt.chunks[-1].id)
+    marking = await thread.compaction.mark_critical(receipt.chunks[-1].id)
     await thread.promotion.request(marking.chunks[-1].id, target="preferences")
     return receipt.event_id
 
@@ -125,7 +127,7 @@ async def rolled(thread: Thread) -> str:
 async def asked(thread: Thread) -> str:
     """The question of the cycle under way."""
     await thread.conversation.prepare_messages(SAID)
-    return next(event.id for event in await thread.latest(9) if isinstance(event.event, UserMessage))
+    return next(event.id for event in await thread.replay.latest(9) if isinstance(event.event, UserMessage))
 
 
 async def exchanged(thread: Thread) -> str:
@@ -139,7 +141,7 @@ async def answered(thread: Thread) -> str:
     """An answer, in short form and folded into the summary."""
     await thread.conversation.prepare_messages("what?")
     await thread.conversation.finalize_cycle("what?", SAID * 30)
-    answer = next(event.id for event in await thread.latest(9) if isinstance(event.event, e.LlmTextResponse))
+    answer = next(event.id for event in await thread.replay.latest(9) if isinstance(event.event, e.LlmTextResponse))
     for n in range(12):
         await thread.conversation.prepare_messages(f"question {n}?")
         await thread.conversation.finalize_cycle(f"question {n}?", "yes")
@@ -157,23 +159,23 @@ async def cached(thread: Thread) -> str:
 async def on_screen(thread: Thread) -> str:
     """The screen, and what a tool said of it ahead of the question."""
     await thread.screen.inject(SAID, [ProactiveTool(tool="look", parameters={"q": SECRET}, result=SAID, duration=9)])
-    return next(event.id for event in await thread.latest(1))
+    return next(event.id for event in await thread.replay.latest(1))
 
 
 async def flow(thread: Thread) -> str:
     """A flow that became a playbook."""
-    run = await thread.flows.completed(
+    run = await thread.views.flows.completed(
         "report", user_query=SAID, tool_calls=[PlaybookCall("look", {"q": SECRET})], outcome=SAID
     )
-    await thread.flows.feedback(True)
+    await thread.views.flows.feedback(True)
     return run.event_id
 
 
 async def feedback(thread: Thread) -> str:
     """What a person said of a flow, which gave the reason for a playbook."""
-    await thread.flows.completed("report", user_query="a report, please")
-    await thread.flows.feedback(True, content=SAID)
-    return next(event.id for event in await thread.latest(9) if isinstance(event.event, e.FeedbackGiven))
+    await thread.views.flows.completed("report", user_query="a report, please")
+    await thread.views.flows.feedback(True, content=SAID)
+    return next(event.id for event in await thread.replay.latest(9) if isinstance(event.event, e.FeedbackGiven))
 
 
 async def remembered(thread: Thread) -> str:
@@ -189,8 +191,8 @@ async def shared(thread: Thread) -> str:
     """An entry for an agent's memory, compacted there."""
     destination = Destination("agent", "coder", "acme")
     receipt = await thread.dispatch(e.MemoryShared(destination=destination, layer="episodic", content=SAID))
-    await thread.delivered()
-    agent = Engine(thread.kernel).agent("coder", tenant_id="acme")
+    await thread.views.delivered()
+    agent = Engine(handle_of(thread).kernel).agent("coder", tenant_id="acme")
     await agent.memory.append("episodic", "something else")
     await agent.memory.compact("episodic", keep_last=1)
     return receipt.event_id
@@ -198,34 +200,34 @@ async def shared(thread: Thread) -> str:
 
 async def task_of_an_agent(thread: Thread) -> str:
     """The task of a run that was ended."""
-    run = AgentLifecycle(Engine(thread.kernel), thread, agent_id="coder")
+    run = AgentLifecycle(Engine(handle_of(thread).kernel), thread, agent_id="coder")
     await run.start(SAID)
     await run.end("done")
-    return next(event.id for event in await thread.latest(9) if isinstance(event.event, e.TaskStarted))
+    return next(event.id for event in await thread.replay.latest(9) if isinstance(event.event, e.TaskStarted))
 
 
 async def task_that_failed(thread: Thread) -> str:
     """The task of a run that failed."""
-    run = AgentLifecycle(Engine(thread.kernel), thread, agent_id="coder")
+    run = AgentLifecycle(Engine(handle_of(thread).kernel), thread, agent_id="coder")
     await run.start(SAID)
     await run.fail("no such file")
-    return next(event.id for event in await thread.latest(9) if isinstance(event.event, e.TaskStarted))
+    return next(event.id for event in await thread.replay.latest(9) if isinstance(event.event, e.TaskStarted))
 
 
 async def result_of_an_agent(thread: Thread) -> str:
     """What a run found out, and its agent keeps."""
-    run = AgentLifecycle(Engine(thread.kernel), thread, agent_id="coder")
+    run = AgentLifecycle(Engine(handle_of(thread).kernel), thread, agent_id="coder")
     await run.start("find the totals")
     await run.end(f"The dataset format is: {SECRET}.")
-    return next(event.id for event in await thread.latest(9) if isinstance(event.event, e.TaskCompleted))
+    return next(event.id for event in await thread.replay.latest(9) if isinstance(event.event, e.TaskCompleted))
 
 
 async def tool_of_an_agent(thread: Thread) -> str:
     """A tool's result in a run's working memory."""
-    run = AgentLifecycle(Engine(thread.kernel), thread, agent_id="coder")
+    run = AgentLifecycle(Engine(handle_of(thread).kernel), thread, agent_id="coder")
     await run.start("find the totals")
     await run.tool_used(ToolCall(id="c1", name="look"), SAID)
-    return next(event.id for event in await thread.latest(9) if isinstance(event.event, ToolResult))
+    return next(event.id for event in await thread.replay.latest(9) if isinstance(event.event, ToolResult))
 
 
 PATHS: list[Path] = [
@@ -242,11 +244,11 @@ KEEPS = {
 
 async def shown(thread: Thread) -> str:
     """Everything that a thread shows as of now."""
-    parts: list[object] = [await thread.view(projection.name) for projection in builtin_projections()]
+    parts: list[object] = [await thread.views.read(projection.name) for projection in builtin_projections()]
     parts += [(await thread.context()).messages, await thread.scratchpad.read(), await thread.promotion.verdicts()]
-    parts += [await thread.conversation.memory(), await thread.conversation.summary(), await thread.report()]
-    parts += [(await thread.report()).data, await thread.tool_cache.entries(), await thread.screen.current()]
-    parts += [[chunk.text for chunk in (await thread.state()).everything()], await thread.flows.all()]
+    parts += [await thread.conversation.memory(), await thread.conversation.summary(), await thread.views.report()]
+    parts += [(await thread.views.report()).data, await thread.tool_cache.entries(), await thread.screen.current()]
+    parts += [[chunk.text for chunk in (await thread.state()).everything()], await thread.views.flows.all()]
     for mode in ("hybrid", "keyword"):
         parts += await thread.memory.search(None, SECRET, mode=mode)
     parts += await thread.memory.search(None, last=50)
@@ -278,7 +280,7 @@ async def test_what_is_forgotten_is_found_nowhere(path: Path) -> None:
         assert [] == await found(engine)
         later = await thread.fork()
         assert SECRET not in await shown(later)
-        await thread.rebuild()
+        await thread.replay.rebuild()
         assert [] == await found(engine)
         assert [] == [report for report in await engine.verify() if not report.ok]
 
@@ -307,7 +309,7 @@ async def test_what_is_forgotten_is_forgotten_in_every_fork() -> None:
         assert [] == await found(engine)
         for one in (before, of_fork, after):
             assert SECRET not in await shown(one)
-            assert (await one.verify()).ok
+            assert (await one.replay.verify()).ok
 
 
 async def test_a_fact_that_could_not_leave_is_forgotten_with_its_source() -> None:
@@ -317,13 +319,13 @@ async def test_a_fact_that_could_not_leave_is_forgotten_with_its_source() -> Non
         thread = await engine.create_thread("t", user_id="u1", tenant_id="acme")
         await engine.user("u1", tenant_id="acme").preferences.update("tone", "dry")
         receipt = await thread.dispatch(e.ScratchpadWritten(content=SAID))
-        engine.kernel[Relay].touched = lambda thread_id: None  # type: ignore[method-assign]  # only when it is asked to
+        kernel_of(engine)[Relay].touched = lambda thread_id: None  # type: ignore[method-assign]  # only when it is asked to
         for commit in (2, 3):  # the delivery after the verdict, and the one before the forgetting
             store.fail(StorageBusy("busy", 0.0), commit=commit)
         with pytest.raises(StorageBusy):
             await thread.promotion.request(receipt.chunks[-1].id, target="preferences")
         await thread.forget(event_ids=[receipt.event_id])
-        await thread.delivered()
+        await thread.views.delivered()
         assert [] == await found(engine)
 
 
@@ -333,7 +335,7 @@ async def test_a_thread_that_is_archived_is_named_when_it_cannot_forget() -> Non
         thread = await engine.create_thread("t", user_id="u1", tenant_id="acme")
         event_id = await promoted(thread)
         user = engine.user("u1", tenant_id="acme")
-        await user.archive()
+        await user.admin.archive()
         with pytest.raises(ThreadClosed, match="user:acme/u1"):
             await thread.forget(event_ids=[event_id])
         assert ["t", user.id, "preferences"] == await found(engine)  # the conversation of that user shows it
@@ -370,7 +372,7 @@ async def test_a_forgetting_reads_the_sources_of_all_lines_at_once() -> None:
         thread = await engine.create_thread("t")
         orders = [UserMessage(content=f"Order A-{n:03} of {n} chairs goes to hall {n % 7} at noon.") for n in range(60)]
         receipts = [await thread.dispatch(event) for event in orders]
-        await thread.settle()
+        await thread.compaction.settle()
         for receipt in receipts[:9]:
             await thread.forget(chunk_ids=[receipt.chunks[0].id])
         store.reads = 0

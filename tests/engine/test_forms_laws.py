@@ -14,6 +14,7 @@ from memory_engine import events as e
 from memory_engine.context import Message
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.series import ContextSeries, MeasuredMessages
+from memory_engine.engine import kernel_of
 from memory_engine.events import Event
 from memory_engine.testing import FakeCompactor
 from tests.engine.provider_rules import broken_in_anthropic, broken_in_chat, broken_in_responses
@@ -224,7 +225,7 @@ async def test_a_series_of_contexts_keeps_the_same_room_for_thinking(events: lis
     async with memory_engine.open(":memory:", config=NEVER) as engine:
         thread = await engine.create_thread()
         await thread.dispatch_all(events)
-        messages = MeasuredMessages(engine.kernel[ContextBuilder])
+        messages = MeasuredMessages(kernel_of(engine)[ContextBuilder])
         series = ContextSeries(memory_engine.State(), thread.id, max_tokens, messages)
         async for event in thread.events():
             series.step(event.operations, event.chunks, event.seq)

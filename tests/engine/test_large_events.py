@@ -32,7 +32,7 @@ async def test_a_large_event_is_kept_as_any_other() -> None:
         [recorded] = [event async for event in thread.events()]
         assert UserMessage(content=LARGE) == recorded.event
         assert MAY == recorded.occurred_at
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
         with pytest.raises(IdempotencyConflict):
             await thread.dispatch(UserMessage(content=LARGE + "!"), event_id="mine")
 
@@ -108,6 +108,6 @@ async def test_closing_amid_a_large_event_leaves_all_of_it_or_nothing(rounds: in
     kept = [text for text, answer in zip(texts, told, strict=True) if not isinstance(answer, EngineClosed)]
     async with memory_engine.open(path) as again:
         thread = await again.open_thread("t")
-        events = [row.event for row in await thread.latest(4)]
+        events = [row.event for row in await thread.replay.latest(4)]
         assert ["first", *kept] == [event.content for event in events if isinstance(event, UserMessage)]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok

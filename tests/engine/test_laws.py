@@ -18,6 +18,7 @@ import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, Thread, errors
 from memory_engine import events as e
 from memory_engine.core.records import NewEvent, Receipt
+from memory_engine.engine import kernel_of
 from memory_engine.events import Event
 from memory_engine.testing import FakeCompactor, ManualClock, SequentialIds
 
@@ -94,8 +95,8 @@ async def test_every_state_is_the_fold_of_the_recorded_operations(log: list[Even
     async with opened() as engine:
         thread = await engine.create_thread("t")
         live = [await (await thread.dispatch(event)).state.load() for event in log]
-        assert live == [await engine.kernel.reader.state_at("t", seq) for seq in range(1, len(log) + 1)]
-        assert (await thread.verify()).ok
+        assert live == [await kernel_of(engine).reader.state_at("t", seq) for seq in range(1, len(log) + 1)]
+        assert (await thread.replay.verify()).ok
 
 
 @settings(max_examples=15)
@@ -108,9 +109,9 @@ async def test_stores_agree(log: list[Event]) -> None:
         assert expected == await appended(path, log)
         async with opened(path) as engine:
             thread = engine.thread("t")
-            assert (expected[1], True) == (await thread.state(), (await thread.verify()).ok)
-            await thread.rebuild()
-            assert (expected[1], True) == (await thread.state(), (await thread.verify()).ok)
+            assert (expected[1], True) == (await thread.state(), (await thread.replay.verify()).ok)
+            await thread.replay.rebuild()
+            assert (expected[1], True) == (await thread.state(), (await thread.replay.verify()).ok)
 
 
 @settings(max_examples=30)
@@ -138,16 +139,16 @@ async def test_a_fork_is_its_past(cut: tuple[list[Event], int]) -> None:
         await thread.dispatch_all(log)
         fork = await thread.fork(at, thread_id="f")
         if any(isinstance(event, e.MemoryForget) for event in log[at:]):
-            shown = await engine.kernel.reader.shown_at("t", at)
+            shown = await kernel_of(engine).reader.shown_at("t", at)
             assert [one.text for one in shown.chunks()] == [one.text for one in (await fork.state()).chunks()]
         else:
-            assert await engine.kernel.reader.state_at("t", at) == await fork.state()
+            assert await kernel_of(engine).reader.state_at("t", at) == await fork.state()
         before = await thread.info()
         await fork.dispatch(e.UserMessage(content="elsewhere"))
         assert (before, True, True) == (
             await thread.info(),
-            (await fork.verify()).ok,
-            (await thread.verify()).ok,
+            (await fork.replay.verify()).ok,
+            (await thread.replay.verify()).ok,
         )
 
 
@@ -184,7 +185,7 @@ async def write_a_long_log(path: str) -> None:
         await thread.dispatch(e.TodoSet(items=tuple(e.TodoItem(str(n), f"item {n}") for n in range(5))))
         for n in range(100):
             await thread.dispatch(e.UserMessage(content=f"message {n} " * 9))
-        await thread.settle()
+        await thread.compaction.settle()
 
 
 def test_the_same_bytes_under_any_hash_seed(tmp_path: Path) -> None:
@@ -274,7 +275,7 @@ class Machine(RuleBasedStateMachine):
         """Undo the latest compaction, or make it again, where there is one that stands."""
         thread = self.thread(data)
         try:
-            self.runner.run(thread.redo_compaction() if redo else thread.undo_compaction())
+            self.runner.run(thread.compaction.redo() if redo else thread.compaction.undo())
         except errors.CompactionError:
             return
 
@@ -302,8 +303,8 @@ class Machine(RuleBasedStateMachine):
     async def _check(self) -> None:
         for thread_id in self.sent:
             thread = self.engine.thread(thread_id)
-            await thread.settle()
-            report = await thread.verify()
+            await thread.compaction.settle()
+            report = await thread.replay.verify()
             assert report.ok, report.divergence
             state = await thread.state()
             assert state == await thread.state(at=state.seq)
@@ -312,9 +313,9 @@ class Machine(RuleBasedStateMachine):
     def rebuild(self, data: st.DataObject) -> None:
         """Making the state again from the log changes nothing."""
         thread = self.thread(data)
-        self.runner.run(thread.settle())
+        self.runner.run(thread.compaction.settle())
         before = self.runner.run(thread.state())
-        self.runner.run(thread.rebuild())
+        self.runner.run(thread.replay.rebuild())
         assert before == self.runner.run(thread.state())
 
 

@@ -8,8 +8,10 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, NewEvent, UserMessage
 from memory_engine import events as e
+from memory_engine.engine import kernel_of
 from memory_engine.errors import Conflict, EventRefused, IdempotencyConflict
 from memory_engine.store.protocol import CommitUnit
+from memory_engine.thread import handle_of
 from tests.cancelling import by_task, moments
 
 CONFIG = EngineConfig(compaction=CompactionPolicy(enabled=False))
@@ -28,13 +30,13 @@ async def test_others_have_the_loop_while_many_events_are_reduced(monkeypatch: p
         thread = await engine.create_thread()
         await thread.state()
         at_commit: list[tuple[int, int]] = []
-        commit: Callable[[CommitUnit], asyncio.Future[None]] = engine.store.commit
+        commit: Callable[[CommitUnit], asyncio.Future[None]] = kernel_of(engine).store.commit
 
         def noted(unit: CommitUnit) -> "asyncio.Future[None]":
             at_commit.append((len(unit.events), turns))
             return commit(unit)
 
-        monkeypatch.setattr(engine.store, "commit", noted)
+        monkeypatch.setattr(kernel_of(engine).store, "commit", noted)
 
         async def turn() -> None:
             nonlocal turns
@@ -56,7 +58,7 @@ async def test_others_have_the_loop_while_many_events_are_reduced(monkeypatch: p
         assert 1 == len({receipt.recorded_at_us for receipt in receipts})
         (whole,) = [n for n, (count, _) in enumerate(at_commit) if count == COUNT]
         assert 10 < at_commit[whole][1] - at_commit[whole - 1][1]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 @pytest.mark.parametrize("place", [0, 1_500, 2_999])
@@ -70,7 +72,7 @@ async def test_one_that_is_refused_refuses_all(place: int) -> None:
         with pytest.raises(EventRefused):
             await thread.dispatch_all(events)
         assert 2 == (await thread.dispatch(UserMessage(content="second"))).seq
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_ids_and_expectations_hold_for_many() -> None:
@@ -83,12 +85,12 @@ async def test_ids_and_expectations_hold_for_many() -> None:
         assert [one.hash for one in first] == [one.hash for one in await thread.dispatch_all([*known, known[0]])]
         more = [*known[:1_000], *(NewEvent(one, f"new {n}") for n, one in enumerate(said(500, COUNT))), *known[1_000:]]
         again = await thread.dispatch_all(more)
-        assert (COUNT + 500, first[0].hash) == (await thread.last_seq(), again[0].hash)
+        assert (COUNT + 500, first[0].hash) == (await handle_of(thread).last_seq(), again[0].hash)
         with pytest.raises(IdempotencyConflict):
             await thread.dispatch_all([*known[:-1], NewEvent(UserMessage(content="other"), known[-1].id)])
         with pytest.raises(Conflict):
             await thread.dispatch_all(said(), expected_seq=1)
-        assert COUNT + 500 == await thread.last_seq()
+        assert COUNT + 500 == await handle_of(thread).last_seq()
         assert COUNT == len(await thread.dispatch_all(said(), expected_seq=COUNT + 500))
 
 

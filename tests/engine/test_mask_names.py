@@ -7,6 +7,7 @@ import pytest
 
 import memory_engine
 from memory_engine import Mask, SecretMask
+from memory_engine.engine import kernel_of
 from memory_engine.errors import InvalidArgument
 from memory_engine.language.masking import Destination
 from memory_engine.language.secrets import SecretKind
@@ -38,11 +39,11 @@ async def test_no_two_masks_share_vectors(tmp_path: Path) -> None:
         await history(engine)
     for mask in MASKS:
         async with memory_engine.open(path, embedder=Embedder(), mask=mask) as engine:
-            await engine.thread("t").prepare_search()
-            names += await engine.kernel.store.passages.models("t")
+            await engine.thread("t").admin.prepare_search()
+            names += await kernel_of(engine).store.passages.models("t")
         again = Embedder()
         async with memory_engine.open(path, embedder=again, mask=mask) as engine:
-            await engine.thread("t").prepare_search()
+            await engine.thread("t").admin.prepare_search()
         assert [] == again.asked
     assert "hash-16" == names[0]
     assert len(MASKS) == len(set(names))
@@ -69,5 +70,5 @@ async def test_a_mask_that_no_name_tells_from_others_is_refused(mask: Mask) -> N
         pass
     mask.name = "mine"  # type: ignore[attr-defined]
     async with memory_engine.open(":memory:", embedder=Embedder(), mask=mask) as engine:
-        await (await history(engine)).prepare_search()
-        assert ["hash-16+mine"] == list(await engine.kernel.store.passages.models("t"))
+        await (await history(engine)).admin.prepare_search()
+        assert ["hash-16+mine"] == list(await kernel_of(engine).store.passages.models("t"))

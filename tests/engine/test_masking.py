@@ -30,6 +30,7 @@ from memory_engine import (
     UserMessage,
 )
 from memory_engine.agents.extraction import Finished, ModelFacts, Said
+from memory_engine.engine import kernel_of
 from memory_engine.errors import CompactorFailed, MemoryEngineError, ModelError
 from memory_engine.events import CompactionFailed, ExecutionResume, SummaryLine
 from memory_engine.language.masking import Destination
@@ -168,7 +169,7 @@ async def at_work(engine: Engine, thread: Thread) -> None:
     """Let the engine do with a thread what sends texts away."""
     await thread.dispatch(UserMessage(content="What about the next boat? " * 20))
     await thread.dispatch(LlmTextResponse(content="It leaves at noon from the second pier. " * 20))
-    await thread.prepare_search()
+    await thread.admin.prepare_search()
     await thread.search(f"which token is {KEY}?")
     await thread.context(4_000, query=f"the password is {PASSWORD}")
     with suppress(MemoryEngineError):
@@ -277,7 +278,7 @@ async def test_no_vector_depends_on_a_secret() -> None:
         for thread_id, password in (("a", "brine-Lantern!58"), ("b", "other_Pa55word")):
             thread = await engine.create_thread(thread_id)
             await thread.dispatch(UserMessage(content=f"My password is {password}"))
-            await thread.prepare_search()
+            await thread.admin.prepare_search()
     first, second = embedder.asked
     assert first.partition("]")[2] == second.partition("]")[2] == " user: My password is [secret:password]"
 
@@ -297,7 +298,7 @@ async def test_vectors_of_yesterday_stay(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     async with memory_engine.open(path, embedder=Embedder(), mask=NoMask()) as engine:
         thread = await history(engine)
-        await thread.prepare_search()
+        await thread.admin.prepare_search()
     later = Embedder()
     async with memory_engine.open(path, embedder=later) as engine:
         hits = await engine.thread("t").search("harbour door")
@@ -320,11 +321,11 @@ async def test_vectors_of_two_masks_do_not_mix(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     async with memory_engine.open(path, embedder=Embedder()) as engine:
         thread = await history(engine)
-        await thread.prepare_search()
+        await thread.admin.prepare_search()
     later = Embedder()
     async with memory_engine.open(path, embedder=later, mask=Numbers()) as engine:
-        await engine.thread("t").prepare_search()
-        models = await engine.kernel.store.passages.models("t")
+        await engine.thread("t").admin.prepare_search()
+        models = await kernel_of(engine).store.passages.models("t")
     assert ["hash-16+numbers"] == list(models)
     assert later.asked
     assert not any(sign.isdigit() for text in later.asked for sign in text)

@@ -178,8 +178,8 @@ async def test_replay_asks_no_model(tmp_path: Path) -> None:
             before = await texts(thread)
         async with opened(tmp_path, server) as engine:
             thread = engine.thread("t")
-            assert (await thread.verify()).ok
-            await thread.rebuild()
+            assert (await thread.replay.verify()).ok
+            await thread.replay.rebuild()
             assert before == await texts(thread)
             assert before == [chunk.text for chunk in (await thread.state(at=(await thread.info()).events)).chunks()]
     assert 1 == len(server.requests)
@@ -191,10 +191,10 @@ async def test_the_threshold_starts_the_model_in_the_background(tmp_path: Path) 
     async with OpenAIServer(answer(SUMMARY).held(go)) as server, opened(tmp_path, server, AT_FOUR) as engine:
         thread = await told(engine)
         await server.received(1)
-        assert None is await thread.blocking_reason()
+        assert None is await thread.admin.blocking_reason()
         assert 4 == len(await texts(thread))
         go.set()
-        await thread.settle()
+        await thread.compaction.settle()
         assert "auto" == (await completed(thread)).trigger
         assert 1 == len(await texts(thread))
 
@@ -207,9 +207,9 @@ async def test_writes_go_on_during_the_call(tmp_path: Path) -> None:
         await server.received(1)
         assert [6, 7] == [(await thread.dispatch(UserMessage(content=f"later {n}"))).seq for n in range(2)]
         go.set()
-        await thread.settle()
+        await thread.compaction.settle()
         assert ["later 0", "later 1"] == (await texts(thread))[1:]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_far_over_the_hard_limit_a_model_at_work_is_given_up(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ async def test_far_over_the_hard_limit_a_model_at_work_is_given_up(tmp_path: Pat
         for n in range(16):
             await thread.dispatch(UserMessage(content=f"Order {n}.{LONG}"))
             await thread.dispatch(LlmTextResponse(content=f"Order {n} is sent.{LONG}"))
-        await thread.settle()
+        await thread.compaction.settle()
         failed, done, *_ = await outcomes(thread)
         assert isinstance(failed, CompactionFailed)
         assert isinstance(done, CompactionCompleted)
@@ -234,7 +234,7 @@ async def test_writes_during_the_call_wait_if_the_policy_says_so(tmp_path: Path)
     async with OpenAIServer(answer(SUMMARY).held(go)) as server, opened(tmp_path, server, policy) as engine:
         thread = await told(engine)
         await server.received(1)
-        assert BlockingReason.COMPACTING is await thread.blocking_reason()
+        assert BlockingReason.COMPACTING is await thread.admin.blocking_reason()
         arrived: list[int] = []
 
         async def write(n: int) -> Receipt:
@@ -251,7 +251,7 @@ async def test_writes_during_the_call_wait_if_the_policy_says_so(tmp_path: Path)
         end = 6  # four turns, the start and the end of the compaction
         assert [end + 1, end + 2, end + 3] == [receipt.seq for receipt in receipts]
         assert ["later 0", "later 1", "later 2"] == (await texts(thread))[1:]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 # failures
@@ -296,9 +296,9 @@ async def test_a_failing_model_replaces_nothing(tmp_path: Path, reply: Reply, re
         assert isinstance(failed, CompactionFailed)
         assert (reason, reason) == (raised.value.reason, failed.reason)
         assert before == await texts(thread)
-        assert not await thread.is_blocked()
+        assert not await thread.admin.is_blocked()
         assert 7 == (await thread.dispatch(UserMessage(content="next"))).seq
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_a_model_past_the_deadline_is_given_up(tmp_path: Path) -> None:
@@ -354,7 +354,7 @@ async def test_closing_during_the_call_leaves_the_originals(tmp_path: Path) -> N
         async with opened(tmp_path, server) as engine:
             thread = engine.thread("t")
             assert 4 == len(await texts(thread))
-            assert "compaction_abandoned" == (await thread.latest(1))[0].type
+            assert "compaction_abandoned" == (await thread.replay.latest(1))[0].type
             await thread.compact()
             assert 1 == len(await texts(thread))
 

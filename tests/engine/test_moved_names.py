@@ -26,15 +26,19 @@ OWN: dict[type, set[str]] = {
 }
 """The names that each class has besides the thirty."""
 ASKED = """
-from memory_engine import Engine, Thread
+from memory_engine import Engine, Thread, sync
 from memory_engine.scopes import User
 from memory_engine.thread import Past
 
-def asked(thread: Thread, engine: Engine, user: User, past: Past) -> None:
+def asked(
+    thread: Thread, engine: Engine, user: User, past: Past, waiting_thread: sync.Thread, waiting_engine: sync.Engine
+) -> None:
     thread.
     engine.
     user.
     past.
+    waiting_thread.
+    waiting_engine.
 """
 
 
@@ -59,6 +63,8 @@ def test_an_editor_shows_as_few(tmp_path: Path) -> None:
             names = server.names_after(f"    {words}")
             assert names >= public(kind)
             assert len(names - OWN[kind]) <= NAMES_MAX
+        for words in ("waiting_thread.", "waiting_engine."):
+            assert 20 < len(server.names_after(f"    {words}")) <= NAMES_MAX
 
 
 def test_the_stub_names_what_the_table_names() -> None:
@@ -144,7 +150,7 @@ async def test_a_name_that_never_was_is_an_attribute_error(engine: Engine) -> No
     """It is named, and `hasattr` says so."""
     for face, kind in ((engine.thread("t"), "Thread"), (engine, "Engine"), (engine.user("u"), "User")):
         with pytest.raises(AttributeError, match=f"'{kind}' object has no attribute 'verfy'"):
-            face.verfy  # noqa: B018
+            face.verfy  # type: ignore[union-attr]  # noqa: B018
         assert not hasattr(face, "verfy")
         assert "" == where_now(type(face), "verfy")
 

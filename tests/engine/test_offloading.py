@@ -27,14 +27,14 @@ async def messages(thread: Thread) -> list[Message]:
 async def test_L4_a_large_result_leaves_its_beginning_and_a_reference(thread: Thread) -> None:
     """The message says how much more there is and how to open it; the pair of call and result holds."""
     chunk_id = await asked(thread)
-    assert await thread.offload() is not None
+    assert await thread.compaction.offload() is not None
     (call, result) = await messages(thread)
     left = len(LARGE) - 400
     assert f'{LARGE[:400]}\n[… {left:,} more characters: open("{chunk_id}")]' == result["content"]
     assert ("c1", True) == (result["tool_call_id"], "tool_calls" in call)
     (_, shorter) = (await thread.state()).chunks()
     assert (chunk_id,) == shorter.parent_ids
-    assert (await thread.verify()).ok
+    assert (await thread.replay.verify()).ok
 
 
 async def test_L4_the_rest_is_read_piece_by_piece(tmp_path: Path) -> None:
@@ -43,35 +43,35 @@ async def test_L4_the_rest_is_read_piece_by_piece(tmp_path: Path) -> None:
     async with memory_engine.open(path) as engine:
         thread = await engine.create_thread("t")
         chunk_id = await asked(thread)
-        await thread.offload()
+        await thread.compaction.offload()
         new_id = [chunk.id for chunk in (await thread.state()).chunks()][-1]
     async with memory_engine.open(path) as engine:
         thread = engine.thread("t")
         note = str((await messages(thread))[-1]["content"])
         for reference in (chunk_id, f'open("{chunk_id}")', f" '{chunk_id}' ", note, new_id):
-            opened = await thread.open(reference, start=400)
+            opened = await thread.compaction.open(reference, start=400)
             assert (LARGE[400:4_400], len(LARGE), 4_400) == (opened.text, opened.total_chars, opened.next_start)
         read = ""
         start: int | None = 0
         while start is not None:
-            opened = await thread.open(chunk_id, start=start, chars=100_000)
+            opened = await thread.compaction.open(chunk_id, start=start, chars=100_000)
             read, start = read + opened.text, opened.next_start
         assert LARGE == read
-        assert "" == (await thread.open(chunk_id, start=10**9)).text
+        assert "" == (await thread.compaction.open(chunk_id, start=10**9)).text
 
 
 async def test_L4_only_large_results_are_shortened(thread: Thread) -> None:
     """Not what a person said, not what is CRITICAL, not what is below the bound; and each only once."""
     await thread.dispatch(UserMessage(content=LARGE))
     await asked(thread, "x" * 19_999)
-    assert None is await thread.offload()
+    assert None is await thread.compaction.offload()
     critical = await asked(thread)
-    await thread.mark_critical(critical)
-    assert None is await thread.offload()
+    await thread.compaction.mark_critical(critical)
+    assert None is await thread.compaction.offload()
     await asked(thread)
-    assert await thread.offload() is not None
-    assert None is await thread.offload()
-    assert await thread.offload(min_chars=1_000, keep_chars=10) is not None
+    assert await thread.compaction.offload() is not None
+    assert None is await thread.compaction.offload()
+    assert await thread.compaction.offload(min_chars=1_000, keep_chars=10) is not None
 
 
 async def test_L4_images_stay_where_they_are() -> None:
@@ -80,10 +80,10 @@ async def test_L4_images_stay_where_they_are() -> None:
     async with memory_engine.open(":memory:") as engine:
         thread = await engine.create_thread("t")
         chunk_id = await asked(thread, (TextPart(text=LARGE), image))
-        await thread.offload()
+        await thread.compaction.offload()
         (_, result) = (await thread.state()).chunks()
         assert image == result.content[1]
-        assert LARGE[5:15] == (await thread.open(chunk_id, start=5, chars=10)).text
+        assert LARGE[5:15] == (await thread.compaction.open(chunk_id, start=5, chars=10)).text
 
 
 async def test_L4_a_chunk_that_went_meanwhile_is_skipped(thread: Thread) -> None:
@@ -96,13 +96,13 @@ async def test_L4_what_was_forgotten_cannot_be_opened(thread: Thread) -> None:
     """Neither by the reference nor by the shortened chunk; what was never there neither."""
     chunk_id = await asked(thread)
     other = await asked(thread)
-    await thread.offload()
+    await thread.compaction.offload()
     event = [r async for r in thread.events()][1]
     await thread.forget(event_ids=[event.id])
     for reference in (chunk_id, "99.0", "nonsense"):
         with pytest.raises(errors.UnknownChunk):
-            await thread.open(reference)
-    assert LARGE[:10] == (await thread.open(other, chars=10)).text
+            await thread.compaction.open(reference)
+    assert LARGE[:10] == (await thread.compaction.open(other, chars=10)).text
     assert LARGE[:20] not in str((await messages(thread))[:1])
 
 
@@ -111,9 +111,9 @@ async def test_L4_a_piece_that_cannot_be_is_a_typed_error(thread: Thread, start:
     """The error names what was wrong."""
     chunk_id = await asked(thread)
     with pytest.raises(errors.InvalidMemory, match="start" if start else "chars"):
-        await thread.open(chunk_id, start=start, chars=chars)
+        await thread.compaction.open(chunk_id, start=start, chars=chars)
     with pytest.raises(errors.InvalidMemory, match="keep_chars"):
-        await thread.offload(min_chars=10, keep_chars=10)
+        await thread.compaction.offload(min_chars=10, keep_chars=10)
 
 
 async def test_L6_recalled_memory_is_a_marked_note(thread: Thread) -> None:

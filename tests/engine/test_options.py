@@ -36,7 +36,7 @@ async def test_models_do_what_their_older_names_do() -> None:
         async with memory_engine.open(":memory:", **options) as engine:
             thread = await engine.create_thread()
             await thread.dispatch(UserMessage(content="A cat sat on the mat."))
-            await thread.prepare_search()
+            await thread.admin.prepare_search()
             assert "hybrid" == (await thread.search("mat")).how
     for seven in (Models(compact=7), None):  # type: ignore[arg-type]
         with pytest.raises(errors.InvalidArgument, match=r"compact_model.*complete"):

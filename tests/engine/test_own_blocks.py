@@ -231,7 +231,7 @@ async def test_lone_surrogates_go_back_as_they_came() -> None:
         receipts = await thread.record(message(blocks, "tool_use"))
         await thread.record(results(1))
         sent = await sent_to_anthropic(thread)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
     assert blocks == sent[1]["content"]
     assert "half \ufffd of a sign" == receipts[0].chunks[0].text
 

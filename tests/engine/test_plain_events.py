@@ -26,7 +26,7 @@ async def test_a_mapping_is_recorded_as_the_event_that_it_describes(engine: Engi
         UserMessage(content=(memory_engine.events.TextPart("Where is my chair?"),)),
         LlmToolCall(calls=(ToolCall("c1", "track"),)),
     ] == await _events(thread)
-    assert (await thread.verify()).ok
+    assert (await thread.replay.verify()).ok
 
 
 async def test_events_and_mappings_may_come_together(engine: Engine) -> None:
@@ -95,7 +95,7 @@ async def test_whether_events_wait_is_asked_beside_dispatch(engine: Engine) -> N
     """By the thread's id, as `engine.dispatch` is."""
     thread = await engine.create_thread("t")
     assert (False, None) == (await engine.is_blocked("t"), await engine.blocking_reason("t"))
-    await thread.pause()
+    await thread.admin.pause()
     assert (True, "PAUSED") == (await engine.is_blocked("t"), getattr(await engine.blocking_reason("t"), "name", ""))
 
 

@@ -78,8 +78,8 @@ async def test_a_plugins_event_lives_in_an_engine() -> None:
         context = await thread.context()
         assert [{"role": "system", "content": "<<19.99 paid>>"}] == context.messages
         assert (InvoicePaid(amount_cents=1999), True) == (
-            (await thread.latest(1))[0].event,
-            (await thread.verify()).ok,
+            (await thread.replay.latest(1))[0].event,
+            (await thread.replay.verify()).ok,
         )
 
 
@@ -312,7 +312,7 @@ async def test_changed_reducers_are_told_by_verify(tmp_path: Path) -> None:
     plugin.replaces_reducer("reduce_user_message")(noting("instead"))
     async with memory_engine.open(path, plugins=[plugin]) as engine:
         thread = engine.thread("t")
-        divergence = (await thread.verify()).divergence
+        divergence = (await thread.replay.verify()).divergence
         assert divergence is not None
         assert (2, "operations", "reduce_user_message") == (
             divergence.seq,
@@ -413,12 +413,12 @@ async def test_lists_do_where_tuples_are_kept() -> None:
         long = listed([e.TextPart("word " * 99)])
         ids = [(await thread.dispatch(e.UserMessage(content=long))).chunks[0].id for _ in range(3)]
         receipt = await thread.dispatch(Gathered(chunks=listed(ids[:2])))
-        chunk = await thread.chunk(receipt.chunks[0].id)
+        chunk = await thread.replay.chunk(receipt.chunks[0].id)
         assert ((e.TextPart("both"),), (), tuple(ids[:2])) == (chunk.content, chunk.calls, chunk.parent_ids)
         assert (Batch(operations=(BatchReplace(tuple(ids[:2]), (chunk.id,)),)),) == receipt.operations
         ids += [(await thread.dispatch(e.UserMessage(content=long))).chunks[0].id for _ in range(9)]
         assert {chunk.id, ids[2]} <= set((await thread.compact()).covered)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
     assert ("user_message",) == RetentionRule(
         act="erase", older_than=timedelta(1), types=listed(["user_message"])
     ).types

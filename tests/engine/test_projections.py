@@ -59,17 +59,17 @@ async def test_a_view_is_up_to_date(mode: ProjectionMode) -> None:
     """After a dispatch the view holds the event, in either mode, one by one or in batches."""
     async with memory_engine.open(":memory:", plugins=plugin(Counts(mode))) as engine:
         thread = await engine.create_thread("t")
-        assert {} == await thread.view("counts")
+        assert {} == await thread.views.read("counts")
         await said(engine, "a")
-        assert {"user_message": {"count": 1, "last": 1}} == await thread.view("counts")
+        assert {"user_message": {"count": 1, "last": 1}} == await thread.views.read("counts")
         await said(engine, "b", "c")
         await thread.dispatch(e.LlmTextResponse(content="d"))
         assert {
             "llm_text_response": {"count": 1, "last": 4},
             "user_message": {"count": 3, "last": 3},
-        } == await thread.view("counts")
+        } == await thread.views.read("counts")
         await thread.dispatch(e.TodoDeleted(id="user_message", lenient=True))
-        assert ["llm_text_response"] == list(await thread.view("counts"))
+        assert ["llm_text_response"] == list(await thread.views.read("counts"))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -79,7 +79,7 @@ async def test_threads_have_rows_of_their_own(mode: ProjectionMode) -> None:
         for name, texts in (("t", "ab"), ("u", "c")):
             await engine.create_thread(name)
             await said(engine, *texts, thread_id=name)
-        views = [await engine.thread(name).view("counts") for name in "tu"]
+        views = [await engine.thread(name).views.read("counts") for name in "tu"]
         assert [{"user_message": {"count": n, "last": n}} for n in (2, 1)] == views
 
 
@@ -92,7 +92,7 @@ async def test_rows_outlive_the_engine(mode: ProjectionMode, tmp_path: Path) -> 
             if count == 1:
                 await engine.create_thread("t")
             await said(engine, "again")
-            assert {"user_message": {"count": count, "last": count}} == await engine.thread("t").view("counts")
+            assert {"user_message": {"count": count, "last": count}} == await engine.thread("t").views.read("counts")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -106,10 +106,12 @@ async def test_a_new_projection_reads_the_whole_log(mode: ProjectionMode, tmp_pa
         async with memory_engine.open(path, plugins=plugin(Counts(mode, version=version, step=step))) as engine:
             thread = engine.thread("t")
             count = version + 1
-            assert {"user_message": {"count": count * step, "last": count}} == await thread.view("counts")
+            assert {"user_message": {"count": count * step, "last": count}} == await thread.views.read("counts")
             await said(engine, "c")
-            assert {"user_message": {"count": (count + 1) * step, "last": count + 1}} == await thread.view("counts")
-            assert (await thread.verify()).ok
+            assert {"user_message": {"count": (count + 1) * step, "last": count + 1}} == await thread.views.read(
+                "counts"
+            )
+            assert (await thread.replay.verify()).ok
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -122,7 +124,7 @@ async def test_an_older_version_keeps_its_rows(mode: ProjectionMode, tmp_path: P
             if not await engine.threads():
                 await engine.create_thread("t")
             await said(engine, "x")
-            view = await engine.thread("t").view("counts")
+            view = await engine.thread("t").views.read("counts")
     assert {"user_message": {"count": 3, "last": 3}} == view
 
 
@@ -133,10 +135,10 @@ async def test_a_fork_has_the_view_of_its_own_log(mode: ProjectionMode) -> None:
         thread = await engine.create_thread("t")
         await said(engine, "a", "b", "c")
         fork = await thread.fork(2, thread_id="f")
-        assert {"user_message": {"count": 2, "last": 2}} == await fork.view("counts")
+        assert {"user_message": {"count": 2, "last": 2}} == await fork.views.read("counts")
         await said(engine, "x", thread_id="f")
-        assert {"user_message": {"count": 3, "last": 3}} == await fork.view("counts")
-        assert (await fork.verify()).ok
+        assert {"user_message": {"count": 3, "last": 3}} == await fork.views.read("counts")
+        assert (await fork.replay.verify()).ok
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -147,14 +149,14 @@ async def test_a_rebuild_makes_the_same_rows(mode: ProjectionMode) -> None:
     async with memory_engine.open(store, plugins=plugin(projection)) as engine:
         thread = await engine.create_thread("t")
         await said(engine, "a", "b")
-        expected = await thread.view("counts")
+        expected = await thread.views.read("counts")
         change = ProjectionChange("counts", 1, {"odd": b"{}", "user_message": None}, 2)
         await store.write_projection("t", change)
-        divergence = (await thread.verify()).divergence
+        divergence = (await thread.replay.verify()).divergence
         assert divergence is not None
         assert ("projection", "counts") == (divergence.kind, divergence.reducer)
-        await thread.rebuild()
-        assert (expected, True) == (await thread.view("counts"), (await thread.verify()).ok)
+        await thread.replay.rebuild()
+        assert (expected, True) == (await thread.views.read("counts"), (await thread.replay.verify()).ok)
 
 
 async def test_an_inline_projection_that_fails_refuses_the_event() -> None:
@@ -165,8 +167,8 @@ async def test_an_inline_projection_that_fails_refuses_the_event() -> None:
         with pytest.raises(errors.ReducerError, match="projection counts"):
             await thread.dispatch_all([e.UserMessage(content="b"), e.SystemFailure(content="boom")])
         await said(engine, "c")
-        assert {"user_message": {"count": 2, "last": 2}} == await thread.view("counts")
-        assert (2, True) == ((await thread.info()).events, (await thread.verify()).ok)
+        assert {"user_message": {"count": 2, "last": 2}} == await thread.views.read("counts")
+        assert (2, True) == ((await thread.info()).events, (await thread.replay.verify()).ok)
 
 
 async def test_a_sender_is_not_hurt_by_anothers_failing_projection() -> None:
@@ -181,7 +183,7 @@ async def test_a_sender_is_not_hurt_by_anothers_failing_projection() -> None:
         ]
         outcomes = await asyncio.gather(*map(thread.dispatch, sent), return_exceptions=True)
         assert [False, False, True, False] == [isinstance(o, errors.ReducerError) for o in outcomes]
-        assert {"user_message": {"count": 3, "last": 3}} == await thread.view("counts")
+        assert {"user_message": {"count": 3, "last": 3}} == await thread.views.read("counts")
 
 
 async def test_a_commit_that_fails_takes_its_rows_back() -> None:
@@ -193,7 +195,7 @@ async def test_a_commit_that_fails_takes_its_rows_back() -> None:
         with pytest.raises(errors.StorageBusy):
             await said(engine, "a")
         await said(engine, "b")
-        assert {"user_message": {"count": 1, "last": 1}} == await thread.view("counts")
+        assert {"user_message": {"count": 1, "last": 1}} == await thread.views.read("counts")
 
 
 async def test_the_view_of_a_failing_projection_is_an_error() -> None:
@@ -205,9 +207,9 @@ async def test_the_view_of_a_failing_projection_is_an_error() -> None:
         await thread.dispatch_all([e.UserMessage(content="a"), e.SystemFailure(content="boom")])
         await said(engine, "b", thread_id="u")
         with pytest.raises(errors.ReducerError, match="boom"):
-            await thread.view("counts")
+            await thread.views.read("counts")
         await said(engine, "c")
-        assert {"user_message": {"count": 1, "last": 1}} == await engine.thread("u").view("counts")
+        assert {"user_message": {"count": 1, "last": 1}} == await engine.thread("u").views.read("counts")
         assert 3 == (await thread.info()).events
 
 
@@ -245,7 +247,7 @@ async def test_a_view_nobody_registered_is_a_key_error() -> None:
     async with memory_engine.open(":memory:") as engine:
         thread = await engine.create_thread()
         with pytest.raises(KeyError, match="nothing"):
-            await thread.view("nothing")
+            await thread.views.read("nothing")
 
 
 async def test_two_projections_of_one_name_are_refused() -> None:

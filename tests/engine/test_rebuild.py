@@ -16,6 +16,7 @@ from hypothesis import given, settings
 import memory_engine
 from memory_engine import Engine, EngineConfig, Event, Plugin, Receipt, RecordedEvent, Rows, Thread, UserMessage
 from memory_engine.cli import main
+from memory_engine.engine import kernel_of
 from memory_engine.errors import IntegrityError, ReadOnly, StorageBusy, ThreadNotFound, UnknownView
 from memory_engine.projections import ProjectionMode
 from memory_engine.projections.rebuild import Remaking
@@ -51,8 +52,8 @@ async def lived(engine: Engine) -> Thread:
     await thread.memory.append("episodic", "Apples are fruit.")
     await thread.conversation.prepare_messages("How many?")
     await thread.conversation.finalize_cycle("How many?", "Seventy.")
-    await thread.prepare_search()
-    await thread.rebuild()  # every view has rows of the head from here on
+    await thread.admin.prepare_search()
+    await thread.replay.rebuild()  # every view has rows of the head from here on
     return thread
 
 
@@ -64,7 +65,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     async def make() -> None:
         async with memory_engine.open(str(found)) as engine:
             await lived(engine)
-            assert (await engine.thread("t").verify()).ok
+            assert (await engine.thread("t").replay.verify()).ok
 
     anyio.run(make)
     return found
@@ -105,8 +106,8 @@ async def test_what_was_damaged_is_as_before_byte_for_byte(path: str, statement:
     tamper(path, statement)
     assert before != tables(path)
     async with memory_engine.open(path) as engine:
-        await engine.thread("t").rebuild()
-        assert (await engine.thread("t").verify()).ok
+        await engine.thread("t").replay.rebuild()
+        assert (await engine.thread("t").replay.verify()).ok
     assert before == tables(path)
 
 
@@ -114,8 +115,8 @@ async def test_a_rebuild_of_what_is_well_changes_nothing(path: str) -> None:
     """Every table is as it was; the report says what was made."""
     before = tables(path)
     async with memory_engine.open(path) as engine:
-        report = await rebuild(engine.kernel, "t")
-        info = await engine.thread("t").rebuild()
+        report = await rebuild(kernel_of(engine), "t")
+        info = await engine.thread("t").replay.rebuild()
     assert before == tables(path)
     assert (info.events, info.chunks) == (report.events, report.chunks)
     assert len(before["passages"]) == report.passages
@@ -131,7 +132,7 @@ async def test_only_the_named_views_are_touched(path: str) -> None:
     tamper(path, DAMAGE["a row of the state moved"])
     before = tables(path)
     async with memory_engine.open(path, config=EngineConfig(compaction=NEVER)) as engine:
-        report = await rebuild(engine.kernel, "t", ["conversation"])
+        report = await rebuild(kernel_of(engine), "t", ["conversation"])
     after = tables(path)
     assert (["conversation"], None, None) == (list(report.views), report.chunks, report.passages)
     for name in ("heads", "live", "passages"):
@@ -139,7 +140,7 @@ async def test_only_the_named_views_are_touched(path: str) -> None:
     made = {row[0] for row in set(after["projection_rows"]) - set(before["projection_rows"])}
     assert {"conversation"} == made
     async with memory_engine.open(path, config=EngineConfig(compaction=NEVER)) as engine:
-        assert len(after["passages"]) == (await rebuild(engine.kernel, "t", [], search=True)).passages
+        assert len(after["passages"]) == (await rebuild(kernel_of(engine), "t", [], search=True)).passages
     assert after["projection_rows"] == tables(path)["projection_rows"]
     assert after["passages"] != tables(path)["passages"]
 
@@ -150,7 +151,7 @@ async def test_a_view_that_is_none_is_refused(path: str, views: Collection[str])
     before = tables(path)
     async with memory_engine.open(path) as engine:
         with pytest.raises(UnknownView, match=r"there is no view 'nope'; there are .*conversation.*"):
-            await engine.thread("t").rebuild(views)
+            await engine.thread("t").replay.rebuild(views)
     assert before == tables(path)
 
 
@@ -158,14 +159,14 @@ async def test_an_engine_that_only_reads_rebuilds_nothing(path: str) -> None:
     """It says so, with what to do."""
     async with memory_engine.open(path, config=EngineConfig(read_only=True)) as engine:
         with pytest.raises(ReadOnly, match="a rebuild would write"):
-            await engine.thread("t").rebuild()
+            await engine.thread("t").replay.rebuild()
 
 
 async def test_an_unknown_thread_is_an_error() -> None:
     """Nothing comes into being by being rebuilt."""
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(ThreadNotFound):
-            await engine.thread("nobody").rebuild()
+            await engine.thread("nobody").replay.rebuild()
 
 
 @pytest.mark.parametrize("error", [StorageBusy("busy", 0.0), RuntimeError("foreign")])
@@ -179,10 +180,10 @@ async def test_a_commit_that_fails_leaves_the_old(path: str, error: Exception) -
         await thread.state()
         store.fail(error)
         with pytest.raises(type(error)):
-            await thread.rebuild()
+            await thread.replay.rebuild()
         assert before == tables(path)
-        await thread.rebuild()
-        assert (await thread.verify()).ok
+        await thread.replay.rebuild()
+        assert (await thread.replay.verify()).ok
 
 
 async def test_a_view_whose_fold_fails_leaves_the_old(tmp_path: Path) -> None:
@@ -210,9 +211,9 @@ async def test_a_view_whose_fold_fails_leaves_the_old(tmp_path: Path) -> None:
         before = tables(path)
         broken.append(1)
         with pytest.raises(Exception, match="broken"):
-            await thread.rebuild()
+            await thread.replay.rebuild()
         assert before == tables(path)
-        await thread.rebuild(["conversation"])
+        await thread.replay.rebuild(["conversation"])
         assert before != tables(path)
 
 
@@ -222,7 +223,7 @@ async def test_a_log_that_does_not_hold_together_leaves_the_old(path: str) -> No
     tamper(path, "DELETE FROM events WHERE pos & 0xFFFFFFFF = 3")
     async with memory_engine.open(path) as engine:
         with pytest.raises(IntegrityError, match="seq 3"):
-            await engine.thread("t").rebuild()
+            await engine.thread("t").replay.rebuild()
     assert before == tables(path)
 
 
@@ -259,8 +260,8 @@ async def test_a_kill_in_the_middle_of_the_swap_leaves_the_old(path: str) -> Non
     assert -9 == await process.wait()
     assert before == tables(path)
     async with memory_engine.open(path) as engine:
-        await engine.thread("t").rebuild()
-        assert (await engine.thread("t").verify()).ok
+        await engine.thread("t").replay.rebuild()
+        assert (await engine.thread("t").replay.verify()).ok
 
 
 async def test_another_writer_between_fold_and_swap_is_seen(path: str) -> None:
@@ -270,7 +271,7 @@ async def test_another_writer_between_fold_and_swap_is_seen(path: str) -> None:
         thread = engine.thread("t")
         await thread.state()
         hold = store.hold()
-        rebuilding = asyncio.ensure_future(thread.rebuild())
+        rebuilding = asyncio.ensure_future(thread.replay.rebuild())
         await hold.begun.wait()
         await other.thread("t").scratchpad.write("Pears sell on Tuesdays.")
         await other.thread("t").dispatch(UserMessage(content="meanwhile"))
@@ -278,7 +279,7 @@ async def test_another_writer_between_fold_and_swap_is_seen(path: str) -> None:
         info = await rebuilding
         assert "meanwhile" == (await texts(thread))[-1]
         assert 2 == len(await thread.scratchpad.read())
-        assert (info.events, True) == ((await other.thread("t").info()).events, (await thread.verify()).ok)
+        assert (info.events, True) == ((await other.thread("t").info()).events, (await thread.replay.verify()).ok)
 
 
 async def test_rebuilds_among_writers_lose_nothing(path: str) -> None:
@@ -291,12 +292,12 @@ async def test_rebuilds_among_writers_lose_nothing(path: str) -> None:
 
         async def remake(engine: Engine) -> None:
             for _ in range(5):
-                await engine.thread("t").rebuild()
+                await engine.thread("t").replay.rebuild()
 
         await asyncio.gather(write(one, 0), write(other, 100), remake(one), remake(other))
         notes = {event.id for event in [one async for one in other.thread("t").events()]}
         assert {f"note {n}" for n in (*range(30), *range(100, 130))} <= notes
-        assert (await one.thread("t").verify()).ok
+        assert (await one.thread("t").replay.verify()).ok
 
 
 async def test_readers_see_the_old_or_the_new(path: str) -> None:
@@ -315,7 +316,7 @@ async def test_readers_see_the_old_or_the_new(path: str) -> None:
 
         old, found = seen(), set[tuple[int, ...]]()
         async with memory_engine.open(path, config=EngineConfig(compaction=NEVER)) as engine:
-            rebuilding = asyncio.ensure_future(rebuild(engine.kernel, "t"))
+            rebuilding = asyncio.ensure_future(rebuild(kernel_of(engine), "t"))
             while not rebuilding.done():
                 found.add(seen())
                 await asyncio.sleep(0)
@@ -335,10 +336,10 @@ async def test_events_are_taken_while_the_log_is_folded() -> None:
         def progress(_events: int) -> None:
             seen.append(asyncio.ensure_future(thread.dispatch(UserMessage(content=f"meanwhile {len(seen)}"))))
 
-        info = await thread.rebuild(progress=progress)
+        info = await thread.replay.rebuild(progress=progress)
         assert 3 <= len(seen)
         await asyncio.gather(*seen)
-        assert (1500 + len(seen), True) == ((await thread.info()).events, (await thread.verify()).ok)
+        assert (1500 + len(seen), True) == ((await thread.info()).events, (await thread.replay.verify()).ok)
         assert info.events >= 1500
 
 
@@ -350,15 +351,15 @@ async def test_one_view_after_the_other_is_all_at_once(events: Sequence[Event]) 
         thread = await engine.create_thread("t")
         await thread.search("first")
         await each(thread, events)
-        assert (await thread.verify()).divergence is None
-        names = [projection.name for projection in engine.kernel.projections]
-        await thread.rebuild()
-        whole = [await thread.view(name) for name in names], await contents(thread)
+        assert (await thread.replay.verify()).divergence is None
+        names = [projection.name for projection in kernel_of(engine).projections]
+        await thread.replay.rebuild()
+        whole = [await thread.views.read(name) for name in names], await contents(thread)
         for name in names:
-            await thread.rebuild([name])
-        await thread.rebuild([], search=True)
-        assert whole == ([await thread.view(name) for name in names], await contents(thread))
-        assert (await thread.verify()).divergence is None
+            await thread.replay.rebuild([name])
+        await thread.replay.rebuild([], search=True)
+        assert whole == ([await thread.views.read(name) for name in names], await contents(thread))
+        assert (await thread.replay.verify()).divergence is None
 
 
 class Noting(FaultyStore):
@@ -384,10 +385,12 @@ async def test_a_rebuild_is_one_commit() -> None:
         assert await store.passages.write("t", ending)
         assert kept != await contents(thread)
         store.units.clear()
-        await thread.rebuild()
+        await thread.replay.rebuild()
         [unit] = store.units
         assert unit.passages is not None
-        assert {projection.name for projection in engine.kernel.projections} < {c.projection for c in unit.projections}
+        assert {projection.name for projection in kernel_of(engine).projections} < {
+            c.projection for c in unit.projections
+        }
         assert kept == await contents(thread)
 
 
@@ -397,7 +400,7 @@ async def test_a_rebuild_writes_only_what_differs() -> None:
     async with memory_engine.open(store) as engine:
         thread = await lived(engine)
         store.units.clear()
-        report = await rebuild(engine.kernel, "t")
+        report = await rebuild(kernel_of(engine), "t")
         [unit] = store.units
         assert (None, {}) == (unit.passages, unit.live)
         assert not any(change.rows for change in unit.projections)
@@ -424,8 +427,8 @@ async def test_a_passage_too_many_goes_while_others_write(path: str, monkeypatch
     monkeypatch.setattr(Remaking, "advance", advanced)
     async with memory_engine.open(path) as engine:
         thread = engine.thread("t")
-        await thread.rebuild()
-        assert (await thread.verify()).ok
+        await thread.replay.rebuild()
+        assert (await thread.replay.verify()).ok
 
 
 async def test_a_rebuild_finishes_an_index_that_is_half_made() -> None:
@@ -435,7 +438,7 @@ async def test_a_rebuild_finishes_an_index_that_is_half_made() -> None:
         thread = await lived(engine)
         kept, seen = await contents(thread), (await thread.info()).events
         await store.passages.begin("t", afresh=True)
-        report = await rebuild(engine.kernel, "t", [], search=True)
+        report = await rebuild(kernel_of(engine), "t", [], search=True)
         looked = await store.passages.look_up("t", LookUp())
         assert (seen, len(kept) - 1) == (looked.seq, report.passages)
         assert kept == await contents(thread)

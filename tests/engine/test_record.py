@@ -80,7 +80,7 @@ async def test_a_list_of_messages_is_recorded_in_its_order(thread: Thread) -> No
     receipts = await thread.record(CHAT)
     assert CHAT_EVENTS == await events_of(thread)
     assert [1, 2, 3, 4, 5] == [receipt.seq for receipt in receipts]
-    assert (await thread.verify()).ok
+    assert (await thread.replay.verify()).ok
 
 
 async def test_a_message_alone_is_recorded(thread: Thread) -> None:
@@ -347,7 +347,7 @@ async def test_a_list_that_grows_is_recorded_once(conversation: tuple[Format, li
         for part in (messages[:cut], messages):
             await twice.record(part, format=known, new_only=True)
         assert _bare(await events_of(once)) == _bare(await events_of(twice))
-        assert (await twice.verify()).ok
+        assert (await twice.replay.verify()).ok
 
 
 def _bare(events: Sequence[object]) -> list[object]:

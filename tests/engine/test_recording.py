@@ -12,6 +12,7 @@ from memory_engine import events as e
 from memory_engine.core.chunks import INTERRUPTED
 from memory_engine.formats.native import Json, from_native
 from memory_engine.runtime.recording import CUT_SHORT, Recording
+from memory_engine.thread import handle_of
 from tests.engine.test_record import call, completion, events_of, fields_of, message, response
 
 MANUAL = EngineConfig(compaction=CompactionPolicy(enabled=False))
@@ -193,7 +194,7 @@ async def test_a_stream_is_recorded_as_the_whole_response(thread: Thread, format
     assert "Let me see." == turn.text
     assert ["c1", "c2"] == [one.id for one in turn.calls]
     assert turn.receipts == await thread.record(whole)
-    assert (await thread.verify()).ok
+    assert (await thread.replay.verify()).ok
 
 
 async def test_chunks_of_an_sdk_are_taken(thread: Thread) -> None:
@@ -228,7 +229,7 @@ async def test_whenever_a_stream_breaks_what_came_is_recorded(format: str) -> No
                 chunk.status for chunk in (await thread.state()).chunks() if chunk.type == "agent_response"
             }
             assert not any(chunk.calls for chunk in (await thread.state()).chunks())
-            assert (await thread.verify()).ok
+            assert (await thread.replay.verify()).ok
 
 
 async def test_half_a_call_is_kept_as_it_came(thread: Thread) -> None:
@@ -373,12 +374,12 @@ async def test_a_paused_thread_does_not_hold_a_cancelled_caller(thread: Thread) 
     there = asyncio.Event()
     task = asyncio.create_task(cancelled_in(thread, there.set))
     await there.wait()
-    await thread.pause()
+    await thread.admin.pause()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await thread.resume()
-    await thread.kernel.tasks.wait()
+    await thread.admin.resume()
+    await handle_of(thread).kernel.tasks.wait()
     assert ["Let me see."] == [one.content for one in await events_of(thread) if isinstance(one, e.LlmTextResponse)]
 
 
@@ -423,7 +424,7 @@ async def test_a_stream_given_whole_is_refused_at_once(thread: Thread, stream: C
     with pytest.raises(errors.InvalidMessage, match=r"is not a value of JSON|this is a list"):
         async with thread.recording() as turn:
             turn.feed(stream())
-    assert 0 == await thread.last_seq()
+    assert 0 == await handle_of(thread).last_seq()
 
 
 async def test_a_deadline_between_two_pieces_keeps_what_came(thread: Thread) -> None:

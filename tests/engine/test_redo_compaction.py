@@ -23,13 +23,13 @@ async def test_a_redo_replaces_the_summary_from_the_originals() -> None:
         first = await thread.compact()
         await say(thread, turns(1, start=4))
         other = Scripted(a_line_each, name="other")
-        report = await thread.redo_compaction(compactor=other)
+        report = await thread.compaction.redo(compactor=other)
         assert (first.new_chunks, "other", "manual") == (report.covered, report.compactor, report.trigger)
         assert made == [chunk.id for chunk in other.given[0]]
         assert ["word1\nword2\nword3", "word4"] == [c.text.removesuffix(LONG) for c in (await thread.state()).chunks()]
-        assert made == [chunk.id for chunk in await thread.originals(report.new_chunks[0])]
+        assert made == [chunk.id for chunk in await thread.compaction.originals(report.new_chunks[0])]
         assert first.tokens_before == report.tokens_before
-        assert None is (await thread.verify()).divergence
+        assert None is (await thread.replay.verify()).divergence
 
 
 async def test_a_redo_may_be_longer_than_the_summary_but_not_than_the_originals() -> None:
@@ -39,10 +39,10 @@ async def test_a_redo_may_be_longer_than_the_summary_but_not_than_the_originals(
         await say(thread, turns(3))
         await thread.compact()
         longer = Scripted(lambda _chunks, _context: summary("longer than the first"))
-        await thread.redo_compaction(compactor=longer)
+        await thread.compaction.redo(compactor=longer)
         far = Scripted(lambda _chunks, _context: summary("far too long" + LONG * 9))
         with pytest.raises(CompactorFailed, match="no_progress"):
-            await thread.redo_compaction(compactor=far)
+            await thread.compaction.redo(compactor=far)
         assert ["longer"] == await texts(thread)
         assert ["compaction_started", "compaction_failed"] == (await types(thread))[-2:]
 
@@ -57,7 +57,7 @@ async def test_a_redo_reads_through_summaries_of_summaries(monkeypatch: pytest.M
         for start in (1, 4, 7):
             made += await say(thread, turns(3, start=start))
             await thread.compact()
-        await thread.redo_compaction()
+        await thread.compaction.redo()
         assert (made, ()) == ([chunk.id for chunk in compactor.given[-1]], compactor.contexts[-1].earlier)
 
 
@@ -68,7 +68,7 @@ async def test_each_summary_of_a_compaction_is_redone() -> None:
         thread = await engine.create_thread()
         made = await say(thread, [note(f"note{n}", "compressible") for n in range(3)])
         await thread.compact()
-        report = await thread.redo_compaction()
+        report = await thread.compaction.redo()
         assert 3 == len(report.new_chunks)
         assert [[chunk_id] for chunk_id in made] == [[chunk.id for chunk in given] for given in compactor.given[-3:]]
 
@@ -82,13 +82,13 @@ async def test_redoing_what_was_undone_compacts_what_came_back() -> None:
         await thread.compact()
         made += await say(thread, [*turns(2, start=4), note("scrap", "disposable")])
         merged = await thread.compact()
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         await say(thread, turns(1, start=6))
-        report = await thread.redo_compaction(merged.compaction_id)
+        report = await thread.compaction.redo(merged.compaction_id)
         assert ["5", "word6"] == await texts(thread)
         assert 1 == len(report.dropped)
         assert [f"word{n}" for n in range(1, 6)] == [c.text.partition(" ")[0] for c in compactor.given[-1]]
-        assert made[:5] == [chunk.id for chunk in await thread.originals(report.new_chunks[0])]
+        assert made[:5] == [chunk.id for chunk in await thread.compaction.originals(report.new_chunks[0])]
 
 
 async def test_the_engines_compactors_redo_it_as_usual() -> None:
@@ -101,9 +101,9 @@ async def test_the_engines_compactors_redo_it_as_usual() -> None:
         await say(thread, call("a"))
         await thread.compact()
         engine.register_compactor(tools)
-        first, second = await thread.compactions()
-        assert "words" == (await thread.redo_compaction(first.compaction_id)).compactor
-        assert "tools" == (await thread.redo_compaction(second.compaction_id)).compactor
+        first, second = await thread.compaction.history()
+        assert "words" == (await thread.compaction.redo(first.compaction_id)).compactor
+        assert "tools" == (await thread.compaction.redo(second.compaction_id)).compactor
 
 
 async def test_a_compactor_that_cannot_take_it_is_not_helped_out() -> None:
@@ -115,7 +115,7 @@ async def test_a_compactor_that_cannot_take_it_is_not_helped_out() -> None:
         await thread.compact()
         before = await thread.info()
         with pytest.raises(CompactorFailed, match="it cannot take chunk"):
-            await thread.redo_compaction(compactor=deaf)
+            await thread.compaction.redo(compactor=deaf)
         assert before == await thread.info()
 
 
@@ -135,9 +135,9 @@ async def test_what_was_forgotten_is_never_given_to_a_compactor(undone: bool, ne
         else:
             await thread.forget(chunk_ids=[made[1]])
         if undone:
-            await thread.undo_compaction()
+            await thread.compaction.undo()
         before = len(compactor.given)
-        await thread.redo_compaction()
+        await thread.compaction.redo()
         given = [chunk.text for chunks in compactor.given[before:] for chunk in chunks]
         assert given
         assert not [text for text in given if "word2" in text]
@@ -154,7 +154,7 @@ async def test_where_all_is_forgotten_there_is_nothing_to_redo() -> None:
         await thread.compact()
         await thread.forget(chunk_ids=made)
         with pytest.raises(CompactionNotLive, match="everything that it covered was forgotten"):
-            await thread.redo_compaction()
+            await thread.compaction.redo()
 
 
 async def test_what_cannot_be_redone_is_said() -> None:
@@ -164,25 +164,25 @@ async def test_what_cannot_be_redone_is_said() -> None:
         await say(thread, [note("scrap", "disposable")])
         dropped = await thread.compact()
         with pytest.raises(CompactionNotLive, match="it dropped chunks and made no summary"):
-            await thread.redo_compaction(dropped.compaction_id)
+            await thread.compaction.redo(dropped.compaction_id)
         await say(thread, turns(2))
         first = await thread.compact()
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         second = await thread.compact()
         with pytest.raises(CompactionNotLive, match=f"{second.compaction_id}'.* covers what came back: redo that"):
-            await thread.redo_compaction(first.compaction_id)
+            await thread.compaction.redo(first.compaction_id)
         await say(thread, turns(2, start=3))
         third = await thread.compact()
         with pytest.raises(CompactionNotLive, match=f"{third.compaction_id}'.* covers its summary: redo that"):
-            await thread.redo_compaction(second.compaction_id)
-        await thread.mark_critical(*third.new_chunks)
+            await thread.compaction.redo(second.compaction_id)
+        await thread.compaction.mark_critical(*third.new_chunks)
         with pytest.raises(CompactionNotLive, match="was marked CRITICAL"):
-            await thread.redo_compaction()
-        await thread.undo_compaction()
+            await thread.compaction.redo()
+        await thread.compaction.undo()
         restored = [chunk.id for chunk in (await thread.state()).chunks()]
         await thread.forget(chunk_ids=restored)
         with pytest.raises(CompactionNotLive, match="nothing of what came back stands any more"):
-            await thread.redo_compaction(third.compaction_id)
+            await thread.compaction.redo(third.compaction_id)
 
 
 async def test_what_came_back_and_was_marked_critical_is_not_redone() -> None:
@@ -191,10 +191,10 @@ async def test_what_came_back_and_was_marked_critical_is_not_redone() -> None:
         thread = await engine.create_thread()
         await say(thread, turns(2))
         await thread.compact()
-        restored = (await thread.undo_compaction()).chunks
-        await thread.mark_critical(*(chunk.id for chunk in restored))
+        restored = (await thread.compaction.undo()).chunks
+        await thread.compaction.mark_critical(*(chunk.id for chunk in restored))
         with pytest.raises(NothingToCompact, match="what came back is critical"):
-            await thread.redo_compaction()
+            await thread.compaction.redo()
 
 
 async def test_a_redo_can_be_undone() -> None:
@@ -205,10 +205,10 @@ async def test_a_redo_can_be_undone() -> None:
         before = shape(await thread.state())
         await thread.compact()
         compacted = shape(await thread.state())
-        await thread.redo_compaction(compactor=Scripted(a_line_each))
-        await thread.undo_compaction()
+        await thread.compaction.redo(compactor=Scripted(a_line_each))
+        await thread.compaction.undo()
         assert compacted == shape(await thread.state())
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         assert before == shape(await thread.state())
 
 
@@ -219,8 +219,8 @@ async def test_redos_and_undos_at_once_come_one_after_the_other() -> None:
         await say(thread, turns(4))
         await thread.compact()
         done = await asyncio.gather(
-            thread.redo_compaction(), thread.undo_compaction(), thread.compact(), thread.undo_compaction(),
+            thread.compaction.redo(), thread.compaction.undo(), thread.compact(), thread.undo_compaction(),
             return_exceptions=True,
         )  # fmt: skip
         assert [] == [one for one in done if isinstance(one, IdempotencyConflict | AssertionError)]
-        assert (None, None) == (await thread.blocking_reason(), (await thread.verify()).divergence)
+        assert (None, None) == (await thread.admin.blocking_reason(), (await thread.replay.verify()).divergence)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import AgentMdPromoted, Destination, Engine, ExternalInject, MemoryShared, errors
 from memory_engine.core.threads import Head, ThreadRecord
+from memory_engine.engine import kernel_of
 from memory_engine.projections.outbox import OUTBOX
 from memory_engine.runtime.scoped import scope_thread_id
 from memory_engine.testing.contract_rows import HOSTILE
@@ -20,7 +21,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 async def test_a_scope_is_made_by_its_first_event(engine: Engine) -> None:
     """Looking makes nothing; the first dispatch makes a thread of the right kind and owner."""
     user = engine.user("u1", tenant_id="acme")
-    assert (0, []) == (len(await user.rows(OUTBOX)), await engine.threads())
+    assert (0, []) == (len(await user.views.rows(OUTBOX)), await engine.threads())
     await user.dispatch(ExternalInject(content="hello"))
     (info,) = await engine.threads(user_id="u1")
     assert ("user", "u1", "acme", user.id, 1) == (info.kind, info.user_id, info.tenant_id, info.id, info.events)
@@ -56,17 +57,17 @@ async def test_an_impossible_id_is_refused(engine: Engine, name: str) -> None:
 
 async def test_a_thread_of_another_kind_in_its_place_is_an_error(engine: Engine) -> None:
     """A conversation that somebody called `user:u1` is never taken for the user."""
-    await engine.store.create(ThreadRecord(id="user:u1"), Head(), ())
+    await kernel_of(engine).store.create(ThreadRecord(id="user:u1"), Head(), ())
     with pytest.raises(errors.WrongThreadKind, match="conversation"):
         await engine.user("u1").dispatch(ExternalInject(content="hello"))
     with pytest.raises(errors.WrongThreadKind):
-        await engine.user("u1").rows(OUTBOX)
+        await engine.user("u1").views.rows(OUTBOX)
 
 
 async def test_a_thread_of_another_tenant_in_its_place_is_an_error(engine: Engine) -> None:
     """A thread that somebody made for a user of one tenant under the id of another's is never taken for it."""
     mine = engine.user("u1", tenant_id="acme").id
-    await engine.store.create(ThreadRecord(id=mine, kind="user", user_id="u1", tenant_id="evil"), Head(), ())
+    await kernel_of(engine).store.create(ThreadRecord(id=mine, kind="user", user_id="u1", tenant_id="evil"), Head(), ())
     with pytest.raises(errors.WrongThreadKind):
         await engine.user("u1", tenant_id="acme").preferences.update("tone", "dry")
 
@@ -95,7 +96,7 @@ async def test_a_deleted_scope_is_gone_and_can_come_back(engine: Engine) -> None
     user = engine.user("u1")
     await user.preferences.update("tone", "dry")
     await user.preferences.applicable(query="tone")
-    await user.delete()
+    await user.admin.delete()
     assert await engine.user("u1").preferences.get("tone") is None
     await engine.user("u1").preferences.update("length", "short")
     assert await engine.user("u1").preferences.get("tone") is None

@@ -31,7 +31,7 @@ async def test_the_log_is_folded_into_the_file_when_nobody_writes(
         await thread.dispatch_all([UserMessage(content=f"{n}" * 500) for n in range(50)])
         while path.stat().st_size < 50 * 500:  # noqa: ASYNC110 - the file changes behind the engine's back
             await asyncio.sleep(0.01)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_an_sqlite_too_old_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ async def test_two_tasks_at_once_end_each_on_its_own(thread: Thread) -> None:
     assert "Task completed: Book a flight" == last.text
     told = "\n".join(str(message["content"]) for message in (await thread.context()).messages)
     assert "[Task (B)] Find a hotel" in told
-    assert (await thread.verify()).ok
+    assert (await thread.replay.verify()).ok
 
 
 async def test_no_compaction_takes_a_running_task() -> None:
@@ -48,7 +48,7 @@ async def test_no_compaction_takes_a_running_task() -> None:
         assert ["Win.", "Draw."] == goals(state)
         kept = {chunk.retention for chunk in state.chunks() if chunk.category is Category.TASK}
         assert {Retention.CRITICAL} == kept
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 MISTAKES: list[tuple[str, Callable[[Thread], Awaitable[object]], type[Exception]]] = [
@@ -59,7 +59,7 @@ MISTAKES: list[tuple[str, Callable[[Thread], Awaitable[object]], type[Exception]
     ("an item's text", lambda t: t.dispatch(e.TodoUpdated(id="nope", text="x")), errors.UnknownItem),
     ("an item's parts", lambda t: t.dispatch(e.TodoExpanded(id="nope", items=())), errors.UnknownItem),
     ("an item's end", lambda t: t.dispatch(e.TodoDeleted(id="nope")), errors.UnknownItem),
-    ("a chunk", lambda t: t.mark_critical("2.1", "99.9"), errors.UnknownChunk),
+    ("a chunk", lambda t: t.compaction.mark_critical("2.1", "99.9"), errors.UnknownChunk),
 ]
 
 
@@ -75,7 +75,7 @@ async def test_what_is_not_there_is_refused(
     assert isinstance(refused.value.__cause__, why)
     assert (2, before) == ((await thread.info()).events, await thread.state())
     await thread.dispatch(e.TaskCompleted(task_id="t"))
-    assert (await thread.verify()).ok
+    assert (await thread.replay.verify()).ok
 
 
 async def test_of_several_events_none_is_taken(thread: Thread) -> None:
@@ -103,7 +103,7 @@ async def test_two_agents_work_in_one_conversation(engine: Engine) -> None:
     await thread.forget(event_ids=started)
     await other.end("Found.")
     assert ([], first.seq < second.seq) == (goals(await thread.state()), True)
-    assert (await thread.verify()).ok
+    assert (await thread.replay.verify()).ok
 
 
 async def test_running_tasks_survive_a_restart(tmp_path: Path) -> None:
@@ -116,5 +116,5 @@ async def test_running_tasks_survive_a_restart(tmp_path: Path) -> None:
         thread = engine.thread("t")
         await thread.dispatch(e.TaskAbandoned(task_id="Win."))
         assert ["Draw."] == goals(await thread.state())
-        await thread.rebuild()
+        await thread.replay.rebuild()
         assert ["Draw."] == goals(await thread.state())

@@ -67,13 +67,13 @@ async def test_metadata_and_policy_change_by_recorded_events(back_end: str, tmp_
         here = await one.create_thread("t", metadata={"title": "Old", "draft": "yes"}, policy=policy)
         there = other.thread("t")
         await there.dispatch(SAID)
-        receipt = await here.update(metadata={"title": "New", "draft": None, "colour": "blue"})
-        await there.update(metadata={"colour": "red"}, policy=CompactionPolicy(threshold=9))
+        receipt = await here.admin.update(metadata={"title": "New", "draft": None, "colour": "blue"})
+        await there.admin.update(metadata={"colour": "red"}, policy=CompactionPolicy(threshold=9))
         assert {"title": "New", "colour": "red"} == (await here.info()).metadata
         assert 2 == receipt.seq
-        await here.update(metadata={"by": "one"})
-        await there.update(metadata={"by": "other"}, policy="default")
-        assert (await here.verify()).ok
+        await here.admin.update(metadata={"by": "one"})
+        await there.admin.update(metadata={"by": "other"}, policy="default")
+        assert (await here.replay.verify()).ok
     async with memory_engine.open(place) as engine:
         info = await engine.thread("t").info()
         assert ({"title": "New", "colour": "red", "by": "other"}, None) == (info.metadata, info.policy)
@@ -83,7 +83,7 @@ async def test_metadata_and_policy_change_by_recorded_events(back_end: str, tmp_
 async def test_a_policy_counts_from_its_event_on(engine: Engine, thread: Thread) -> None:
     """The thread's next event is the first that it concerns."""
     await thread.dispatch_all([e.UserMessage(content=f"Word {n} of a long talk. " * 20) for n in range(6)])
-    await thread.update(policy=CompactionPolicy(threshold=4, tokens_min=0, keep_recent=1))
+    await thread.admin.update(policy=CompactionPolicy(threshold=4, tokens_min=0, keep_recent=1))
     await thread.dispatch(SAID)
     await engine.settle()
     assert "compaction_completed" in [one.type async for one in thread.events()]
@@ -103,7 +103,7 @@ async def test_what_a_record_cannot_hold_is_refused(
 ) -> None:
     """And nothing is recorded."""
     with pytest.raises(error):
-        await thread.update(metadata=metadata, policy=policy)  # type: ignore[arg-type]
+        await thread.admin.update(metadata=metadata, policy=policy)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidEvent):
         await thread.dispatch(e.ThreadUpdated(policy="{}}"))
     with pytest.raises(errors.InvalidIdentifier):
@@ -114,17 +114,17 @@ async def test_what_a_record_cannot_hold_is_refused(
 async def test_an_export_brings_its_metadata(engine: Engine, tmp_path: Path) -> None:
     """To a new thread, and to one that holds a beginning of the log."""
     thread = await engine.create_thread("t", metadata={"n": "1"})
-    await thread.export(tmp_path / "first.jsonl")
-    await thread.update(metadata={"n": "2"})
+    await thread.replay.export(tmp_path / "first.jsonl")
+    await thread.admin.update(metadata={"n": "2"})
     await thread.dispatch(SAID)
-    await thread.export(tmp_path / "second.jsonl")
+    await thread.replay.export(tmp_path / "second.jsonl")
     async with memory_engine.open(":memory:") as other:
         for name, number in (("first", "1"), ("second", "2")):
-            await other.import_log(tmp_path / f"{name}.jsonl", scopes="as exported")
+            await other.transfer.import_log(tmp_path / f"{name}.jsonl", scopes="as exported")
             assert {"n": number} == (await other.thread("t").info()).metadata
-        await other.import_log(tmp_path / "second.jsonl", thread_id="copy", scopes="as exported")
+        await other.transfer.import_log(tmp_path / "second.jsonl", thread_id="copy", scopes="as exported")
         assert {"n": "2"} == (await other.thread("copy").info()).metadata
-        assert (await other.thread("t").verify()).ok
+        assert (await other.thread("t").replay.verify()).ok
 
 
 # Found again.
@@ -168,24 +168,24 @@ async def test_an_archived_thread_takes_events_again(back_end: str, tmp_path: Pa
         here = await one.create_thread("t")
         there = other.thread("t")
         await there.dispatch(SAID)
-        await here.archive()
+        await here.admin.archive()
         with pytest.raises(errors.ThreadClosed):
             await there.dispatch(SAID)
-        await there.unarchive()
-        await there.unarchive()
+        await there.admin.unarchive()
+        await there.admin.unarchive()
         assert [2, 3] == [(await there.dispatch(SAID)).seq, (await here.dispatch(SAID)).seq]
         assert "active" == (await here.info()).status
-        assert (await here.verify()).ok
+        assert (await here.replay.verify()).ok
 
 
 async def test_a_thread_that_was_paused_is_paused_again(thread: Thread) -> None:
     """The log says so, and what is dispatched waits."""
-    await thread.pause("for now")
-    await thread.archive()
-    await thread.unarchive()
+    await thread.admin.pause("for now")
+    await thread.admin.archive()
+    await thread.admin.unarchive()
     waiting = asyncio.ensure_future(thread.dispatch(SAID))
     assert "paused" == (await thread.info()).status
-    await thread.resume()
+    await thread.admin.resume()
     assert 3 == (await waiting).seq
 
 
@@ -213,9 +213,9 @@ async def test_the_id_of_a_deleted_thread_is_another_threads(back_end: str, tmp_
         first = await one.create_thread("t", user_id="u", metadata={"k": "v"})
         events = [memory_engine.NewEvent(e.UserMessage(content=f"{n}"), id=f"id-{n}") for n in range(4)]
         receipts = await first.dispatch_all(events)
-        anchor, info = await first.anchor(), await first.info()
+        anchor, info = await first.replay.anchor(), await first.info()
         assert 4 == (await other.thread("t").state()).seq
-        await first.delete(by="ann", reason="asked")
+        await first.admin.delete(by="ann", reason="asked")
         assert [] == await one.threads()
         second = await other.open_thread("t")
         assert 1 == (await second.dispatch(e.UserMessage(content="new"), event_id="id-0")).seq
@@ -225,10 +225,10 @@ async def test_the_id_of_a_deleted_thread_is_another_threads(back_end: str, tmp_
         assert now.generation > info.generation
         with pytest.raises(errors.ThreadNotFound):
             await receipts[0].state.load()
-        [contradicted] = await one.check_anchors([anchor])
+        [contradicted] = await one.admin.check_anchors([anchor])
         assert "another thread bears this id now" in contradicted.why
-        assert (await second.verify()).ok
-        await second.delete()
+        assert (await second.replay.verify()).ok
+        await second.admin.delete()
         assert 1 == (await (await one.create_thread("t", initial_chunks=[e.InitialChunk("Hi")])).info()).events
 
 
@@ -236,14 +236,14 @@ async def test_a_deleted_threads_export_does_not_come_back_as_another(engine: En
     """Neither under its id nor onto the thread that has it now; under another id it does."""
     thread = await engine.create_thread("t")
     await thread.dispatch(SAID)
-    await thread.export(tmp_path / "t.jsonl")
-    await thread.delete()
+    await thread.replay.export(tmp_path / "t.jsonl")
+    await thread.admin.delete()
     for make in (False, True):
         if make:
             await engine.create_thread("t")
         with pytest.raises(errors.ThreadExists):
-            await engine.import_log(tmp_path / "t.jsonl", scopes="as exported")
-    await engine.import_log(tmp_path / "t.jsonl", thread_id="other", scopes="as exported")
+            await engine.transfer.import_log(tmp_path / "t.jsonl", scopes="as exported")
+    await engine.transfer.import_log(tmp_path / "t.jsonl", thread_id="other", scopes="as exported")
     assert [0, 1] == [info.events for info in await engine.threads()]
 
 
@@ -251,15 +251,15 @@ async def test_an_anchor_is_contradicted_by_a_change_as_before(engine: Engine) -
     """Only a deletion that was recorded after it was made says why."""
     first = await engine.create_thread("t")
     await first.dispatch(SAID)
-    lost = await first.anchor()
-    await first.delete()
-    [gone] = await engine.check_anchors([lost])
+    lost = await first.replay.anchor()
+    await first.admin.delete()
+    [gone] = await engine.admin.check_anchors([lost])
     assert "deleted" in gone.why
     assert "another thread" not in gone.why
     second = await engine.create_thread("t")
     await second.dispatch(SAID)
-    anchor = await second.anchor()
-    assert [] == await engine.check_anchors([anchor])
+    anchor = await second.replay.anchor()
+    assert [] == await engine.admin.check_anchors([anchor])
     wrong = Anchor("t", 1, "00" * 32, anchor.recorded_at)
-    [contradicted] = await engine.check_anchors([wrong])
+    [contradicted] = await engine.admin.check_anchors([wrong])
     assert "" == contradicted.why

@@ -10,6 +10,7 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, Retention, Thread, errors
 from memory_engine import events as e
+from memory_engine.engine import kernel_of
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.testing import ManualClock
 from memory_engine.testing.contract_rows import HOSTILE, IDS
@@ -82,8 +83,8 @@ async def test_initial_chunks_are_the_first_event(path: str) -> None:
         state = await thread.state()
         assert [Retention.CRITICAL, Retention.COMPRESSIBLE] == [chunk.retention for chunk in state.chunks()]
         assert (["thread_seeded"], True) == (
-            [r.type for r in await thread.latest(9)],
-            (await thread.verify()).ok,
+            [r.type for r in await thread.replay.latest(9)],
+            (await thread.replay.verify()).ok,
         )
 
 
@@ -131,8 +132,9 @@ async def test_a_thread_that_is_not_there_is_an_error(path: str, bad: str) -> No
     async with memory_engine.open(path) as engine:
         thread = engine.thread(bad)
         calls: list[Callable[[], Awaitable[object]]] = [
-            lambda: thread.dispatch(say("x")), lambda: thread.latest(1), thread.state, thread.info,
-            thread.context, thread.verify, thread.compact, thread.fork, thread.delete, thread.archive,
+            lambda: thread.dispatch(say("x")), lambda: thread.replay.latest(1), thread.state, thread.info,
+            thread.context, thread.replay.verify, thread.compact, thread.fork, thread.admin.delete,
+            thread.admin.archive,
         ]  # fmt: skip
         for call in calls:
             with pytest.raises((errors.ThreadNotFound, errors.InvalidIdentifier)):
@@ -187,7 +189,7 @@ async def test_the_latest_events_come_oldest_first(path: str) -> None:
             [r.seq async for r in thread.events(after=a, upto=u)]
             for a, u in ((0, None), (3, 99), (1, 3), (9, 2), (-3, 1))
         ]
-        assert ([4, 5], []) == ([r.seq for r in await thread.latest(2)], await thread.latest(0))
+        assert ([4, 5], []) == ([r.seq for r in await thread.replay.latest(2)], await thread.latest(0))
         assert [[1, 2, 3, 4, 5], [4, 5], [2, 3], [], [1]] == spans
 
 
@@ -217,7 +219,7 @@ async def test_forks_of_forks_read_one_history(path: str) -> None:
             thread = await thread.fork(depth, thread_id=str(depth))
         assert ["0a", "1a", "2a", "3a", "4a"] == await texts(thread)
         assert [1, 2, 3, 4, 5] == [recorded.seq async for recorded in thread.events()]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_a_fork_does_not_replay_the_branch_it_left(path: str) -> None:
@@ -229,14 +231,14 @@ async def test_a_fork_does_not_replay_the_branch_it_left(path: str) -> None:
         fork = await thread.fork(6, thread_id="f")
         assert 6 == len(await fork.state())
         report = await fork.compact()
-        assert (6, True, True) == (len(report.covered), (await fork.verify()).ok, (await thread.verify()).ok)
+        assert (6, True, True) == (len(report.covered), (await fork.replay.verify()).ok, (await thread.verify()).ok)
 
 
 async def test_a_fork_of_a_paused_thread_is_not_paused(path: str) -> None:
     """Its queue is its own."""
     async with memory_engine.open(path) as engine:
         thread = await engine.create_thread()
-        await thread.pause()
+        await thread.admin.pause()
         fork = await thread.fork()
         assert 2 == (await fork.dispatch(say("a"))).seq
 
@@ -260,7 +262,7 @@ async def test_ephemeral_chunks_end_with_the_session(path: str) -> None:
     async with memory_engine.open(path) as engine:
         thread = await engine.create_thread()
         await thread.dispatch_all([say("a"), e.EnvironmentChange(content="rain"), e.SessionStarted(content="Be kind.")])
-        await thread.end_session("bye")
+        await thread.admin.end_session("bye")
         assert ["a", "Be kind."] == await texts(thread)
 
 
@@ -269,14 +271,14 @@ async def test_an_archived_thread_takes_no_events(path: str) -> None:
     async with memory_engine.open(path) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch(say("a"), event_id="x")
-        await thread.archive()
+        await thread.admin.archive()
         with pytest.raises(errors.ThreadClosed):
             await thread.dispatch(say("b"))
         assert 1 == (await thread.dispatch(say("a"), event_id="x")).seq
         assert (["a"], "archived", True) == (
             await texts(thread),
             (await thread.info()).status,
-            (await thread.verify()).ok,
+            (await thread.replay.verify()).ok,
         )
         await (await thread.fork(thread_id="f")).dispatch(say("b"))
         assert ["t"] == [info.id for info in await engine.threads(status="archived")]
@@ -287,10 +289,10 @@ async def test_who_waits_in_a_thread_that_ends_is_told(path: str, end: str) -> N
     """Events that wait in a paused thread are refused when it is archived or deleted."""
     async with memory_engine.open(path) as engine:
         thread = await engine.create_thread()
-        await thread.pause()
+        await thread.admin.pause()
         sender = asyncio.create_task(thread.dispatch(say("a")))
         await asyncio.sleep(0)
-        await (thread.archive() if end == "archive" else thread.delete())
+        await (thread.admin.archive() if end == "archive" else thread.admin.delete())
         with pytest.raises(errors.ThreadError):
             await sender
 
@@ -301,7 +303,7 @@ async def test_an_archived_thread_stays_archived(tmp_path: Path) -> None:
     async with memory_engine.open(path) as one, memory_engine.open(path) as other:
         await (await one.create_thread("t")).dispatch(say("a"))
         await other.thread("t").dispatch(say("b"))
-        await one.thread("t").archive()
+        await one.thread("t").admin.archive()
         for engine in (one, other):
             with pytest.raises(errors.ThreadClosed):
                 await engine.thread("t").dispatch(say("c"))
@@ -312,7 +314,7 @@ async def test_a_deleted_thread_is_gone(path: str) -> None:
     async with memory_engine.open(path) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch(say("a"))
-        await thread.delete()
+        await thread.admin.delete()
         with pytest.raises(errors.ThreadNotFound):
             await thread.dispatch(say("b"))
         assert ([], 0) == (await ids(engine), (await engine.stats()).events)
@@ -326,9 +328,9 @@ async def test_a_thread_with_forks_is_not_deleted(path: str) -> None:
         await thread.dispatch(say("a"))
         fork = await thread.fork(thread_id="f")
         with pytest.raises(errors.ThreadHasForks, match="f"):
-            await thread.delete()
-        await fork.delete()
-        await thread.delete()
+            await thread.admin.delete()
+        await fork.admin.delete()
+        await thread.admin.delete()
         assert [] == await ids(engine)
 
 
@@ -344,7 +346,7 @@ async def test_a_deleted_threads_bytes_are_destroyed(tmp_path: Path) -> None:
         thread = await engine.create_thread("t", user_id="SECRET user")
         await thread.dispatch(say("SECRET small"))
         await thread.dispatch(say("SECRET large" * 20_000))
-        await thread.delete()
+        await thread.admin.delete()
         await engine.flush()
         assert [] == files_with(tmp_path, b"SECRET")
 
@@ -359,7 +361,7 @@ async def test_two_engines_share_one_file(tmp_path: Path) -> None:
         await asyncio.gather(*(engine.dispatch("t", say(f"{n}")) for n, engine in enumerate(engines)))
         said = [recorded.event async for recorded in one.thread("t").events()]
         assert {str(n) for n in range(40)} == {event.content for event in said if isinstance(event, e.UserMessage)}
-        assert (40, True) == (len(said), (await other.thread("t").verify()).ok)
+        assert (40, True) == (len(said), (await other.thread("t").replay.verify()).ok)
 
 
 async def test_threads_are_read_in_pages(path: str) -> None:
@@ -368,7 +370,7 @@ async def test_threads_are_read_in_pages(path: str) -> None:
         for n in range(5):
             await engine.create_thread(str(n), user_id="u")
         first = await engine.threads(user_id="u", after="", limit=2)
-        await engine.thread("1").delete()
+        await engine.thread("1").admin.delete()
         await engine.create_thread("5", user_id="u")
         second = await engine.threads(user_id="u", after=first[-1].id, limit=3)
         third = await engine.threads(user_id="u", after=second[-1].id, limit=3)
@@ -401,7 +403,7 @@ async def test_large_threads_leave_memory_before_there_are_too_many(path: str) -
     """Those used least recently go, as they were loaded and as others grow; the one that needs the room stays."""
     config = EngineConfig(open_bytes_max=150_000, compaction=NEVER)
     async with memory_engine.open(path, config=config) as engine:
-        opened = engine.kernel[OpenThreads]
+        opened = kernel_of(engine)[OpenThreads]
         for n in range(4):
             thread = await engine.create_thread(f"t{n}")
             await thread.dispatch_all([say("word " * 200) for _ in range(30)])
@@ -422,12 +424,12 @@ async def test_a_thread_may_leave_memory_while_it_is_rebuilt(path: str) -> None:
     async with memory_engine.open(path, config=EngineConfig(open_bytes_max=1)) as engine:
         thread, other = await engine.create_thread("t"), await engine.create_thread("other")
         await thread.dispatch_all([say(f"message {n}") for n in range(2_000)])
-        rebuilding = asyncio.create_task(thread.rebuild())
+        rebuilding = asyncio.create_task(thread.replay.rebuild())
         while not rebuilding.done():
             await other.dispatch(say("more"))
             await thread.info()
         await rebuilding
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_what_another_process_adds_is_weighed_too(tmp_path: Path) -> None:
@@ -440,4 +442,4 @@ async def test_what_another_process_adds_is_weighed_too(tmp_path: Path) -> None:
         await writing.thread("t1").dispatch_all([say("word " * 200) for _ in range(300)])
         while len(await texts(reading.thread("t1"))) < 301:  # noqa: ASYNC110 - it looks now and then
             await asyncio.sleep(0.01)
-        assert ["t1"] == [runtime.id for runtime in reading.kernel[OpenThreads].all()]
+        assert ["t1"] == [runtime.id for runtime in kernel_of(reading)[OpenThreads].all()]

@@ -61,7 +61,7 @@ async def test_what_came_meanwhile_stays_behind() -> None:
         await say(thread, turns(3))
         await thread.compact()
         await say(thread, turns(2, start=4))
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         assert ["word1", "word2", "word3", "word4", "word5"] == await texts(thread)
 
 
@@ -80,7 +80,7 @@ async def test_originals_stand_around_what_was_kept() -> None:
     async with opened(Scripted(), NEVER) as engine:
         thread = await engine.create_thread()
         made = await say(thread, turns(5))
-        await thread.mark_critical(made[2])
+        await thread.compaction.mark_critical(made[2])
         await undone_as_before(thread)
         assert ["word1", "word2", "word3", "word4", "word5"] == await texts(thread)
 
@@ -107,7 +107,7 @@ async def test_what_was_dropped_comes_back_too(scrap: int) -> None:
         before = shape(await thread.state())
         assert () == (await thread.compact(scraps)).covered
         assert ["a", "b"] == await texts(thread)
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         assert before == shape(await thread.state())
 
 
@@ -118,7 +118,7 @@ async def test_a_dropped_chunk_that_stood_alone_comes_back_first() -> None:
         await say(thread, [note("scrap", "disposable")])
         await thread.compact()
         await say(thread, turns(2))
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         assert ["scrap", "word1", "word2"] == await texts(thread)
 
 
@@ -140,11 +140,11 @@ async def test_undoing_all_in_reverse_order_gives_all_originals() -> None:
             await thread.compact()
         for n in (2, 1, 0):
             assert "compacted" in [chunk.type for chunk in (await thread.state()).chunks()]
-            await thread.undo_compaction()
+            await thread.compaction.undo()
             assert [f"word{m}" for m in range(3 * n + 1, 10)] == (await texts(thread))[-9 + 3 * n :]
         assert shape(await plain.state()) == shape(await thread.state())
         with pytest.raises(CompactionNotLive, match="no compaction of this thread stands"):
-            await thread.undo_compaction()
+            await thread.compaction.undo()
 
 
 async def test_a_summary_comes_back_as_the_summary_that_it_was() -> None:
@@ -155,10 +155,10 @@ async def test_a_summary_comes_back_as_the_summary_that_it_was() -> None:
         first = await thread.compact()
         made += await say(thread, turns(3, start=4))
         await thread.compact()
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         [earlier, *rest] = (await thread.state()).chunks()
         assert first.new_chunks == earlier.parent_ids
-        assert made[:3] == [chunk.id for chunk in await thread.originals(earlier.id)]
+        assert made[:3] == [chunk.id for chunk in await thread.compaction.originals(earlier.id)]
         assert ["word4", "word5", "word6"] == [chunk.text.partition(" ")[0] for chunk in rest]
 
 
@@ -168,11 +168,11 @@ async def test_originals_of_a_later_summary_are_the_very_first() -> None:
         thread = await engine.create_thread()
         made = await say(thread, turns(4))
         await thread.compact(made[:2])
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         await thread.compact()
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         report = await thread.compact()
-        assert made == [chunk.id for chunk in await thread.originals(report.new_chunks[0])]
+        assert made == [chunk.id for chunk in await thread.compaction.originals(report.new_chunks[0])]
 
 
 async def test_a_compactor_is_given_what_came_back_in_its_old_order_and_time() -> None:
@@ -182,7 +182,7 @@ async def test_a_compactor_is_given_what_came_back_in_its_old_order_and_time() -
         thread = await engine.create_thread()
         made = await say(thread, turns(4))
         await thread.compact(made[:2])
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         await thread.compact()
         await say(thread, turns(2, start=5))
         await thread.compact()
@@ -222,7 +222,7 @@ async def test_what_goes_with_a_session_does_not_outlive_it() -> None:
             await thread.compact()
             if ended:
                 await thread.dispatch(SessionEnded())
-            await thread.undo_compaction()
+            await thread.compaction.undo()
             inside = [chunk.text for chunk in (await thread.state()).everything() if chunk.type == "thing"]
             assert ([] if ended else ["brief"]) == inside
 
@@ -236,7 +236,7 @@ async def test_a_child_that_was_forgotten_stays_away() -> None:
         for forgotten, left in ((first, ["box", "two", "word1"]), (box, ["word1"])):
             await thread.compact()
             await thread.forget(chunk_ids=[forgotten])
-            await thread.undo_compaction()
+            await thread.compaction.undo()
             state = await thread.state()
             assert left == [chunk.text.partition(" ")[0] for chunk in state.everything()]
 
@@ -248,7 +248,7 @@ async def test_a_name_that_was_taken_meanwhile_stays_where_it_is() -> None:
         await say(thread, [Boxed(things=(), name="mine"), *turns(1)])
         await thread.compact()
         [newer] = (await thread.dispatch(Boxed(things=(), name="mine"))).chunks
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         state = await thread.state()
         assert newer == state.named("mine")
         assert 2 == sum(chunk.type == "box" for chunk in state.chunks())
@@ -266,10 +266,10 @@ async def test_chunks_inside_a_container_come_back_there() -> None:
         ):
             event = CompactionCompleted(compaction_id=name, trigger="manual", replacements=(replaced,), compactor="c")
             await thread.dispatch(event)
-        await thread.undo_compaction("k2")
-        await thread.undo_compaction("k1")
+        await thread.compaction.undo("k2")
+        await thread.compaction.undo("k1")
         assert before == shape(await thread.state())
-        assert None is (await thread.verify()).divergence
+        assert None is (await thread.replay.verify()).divergence
 
 
 async def test_what_stood_in_a_container_that_is_gone_stays_away() -> None:
@@ -282,4 +282,4 @@ async def test_what_stood_in_a_container_that_is_gone_stays_away() -> None:
         )
         await thread.dispatch(event)
         await thread.forget(chunk_ids=[box])
-        assert () == (await thread.undo_compaction()).chunks
+        assert () == (await thread.compaction.undo()).chunks

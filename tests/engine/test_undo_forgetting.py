@@ -22,9 +22,9 @@ async def test_what_was_forgotten_never_comes_back(answer: object, by_event: boo
         event_id = (await log(thread))[1].id
         await thread.compact()
         await (thread.forget(event_ids=[event_id]) if by_event else thread.forget(chunk_ids=[made[1]]))
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         assert ["word1", "word3"] == await texts(thread)
-        assert None is (await thread.verify()).divergence
+        assert None is (await thread.replay.verify()).divergence
 
 
 async def test_a_forgotten_scrap_stays_away() -> None:
@@ -34,7 +34,7 @@ async def test_a_forgotten_scrap_stays_away() -> None:
         made = await say(thread, [note("scrap", "disposable"), note("other", "disposable")])
         await thread.compact()
         await thread.forget(chunk_ids=[made[0]])
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         assert ["other"] == await texts(thread)
 
 
@@ -45,7 +45,7 @@ async def test_where_all_is_forgotten_nothing_comes_back() -> None:
         made = await say(thread, turns(2))
         await thread.compact()
         await thread.forget(chunk_ids=made)
-        assert () == (await thread.undo_compaction()).chunks
+        assert () == (await thread.compaction.undo()).chunks
         assert [] == await texts(thread)
 
 
@@ -59,10 +59,10 @@ async def test_an_earlier_summary_comes_back_without_what_was_forgotten(answer: 
         await say(thread, turns(3, start=4))
         await thread.compact()
         await thread.forget(chunk_ids=[made[1]])
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         assert "word2" not in await words(thread)
         assert "word5" in await words(thread)
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         assert ["word1", "word3", "word4", "word5", "word6"] == await texts(thread)
 
 
@@ -75,7 +75,7 @@ async def test_a_forgotten_summary_takes_its_originals_along() -> None:
         await say(thread, turns(2, start=4))
         await thread.compact()
         await thread.forget(chunk_ids=inner.new_chunks)
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         assert ["word4", "word5"] == await texts(thread)
 
 
@@ -89,7 +89,7 @@ async def test_forgetting_an_original_hides_what_came_back(times: int) -> None:
             event_id = (await log(thread))[1].id
             for _ in range(times):
                 await thread.compact()
-                await thread.undo_compaction()
+                await thread.compaction.undo()
             assert 1 == sum("word2" in hit.text for hit in (await thread.search("word2")).hits)
             await (thread.forget(event_ids=[event_id]) if by_event else thread.forget(chunk_ids=[made[1]]))
             assert ["word1", "word3"] == await texts(thread)
@@ -104,10 +104,10 @@ async def test_forgetting_what_came_back_hides_the_original() -> None:
         await say(thread, turns(3))
         await thread.search("word2")
         await thread.compact()
-        restored = (await thread.undo_compaction()).chunks
+        restored = (await thread.compaction.undo()).chunks
         await thread.forget(chunk_ids=[restored[1].id])
         assert [] == [hit for hit in (await thread.search("word2")).hits if "word2" in hit.text]
-        await thread.redo_compaction()
+        await thread.compaction.redo()
         assert ["word1", "word3"] == [chunk.text.partition(" ")[0] for chunk in compactor.given[-1]]
 
 
@@ -119,7 +119,7 @@ async def test_search_finds_each_passage_once() -> None:
         await thread.compact()
         found = await thread.search("word2", kinds=["message", "summary"])
         assert {"message", "summary"} == {hit.kind for hit in found.hits}
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         found = await thread.search("word2", kinds=["message", "summary"])
         assert [("message", 2)] == [(hit.kind, hit.seq) for hit in found.hits if "word2" in hit.text]
         context = await thread.context(query="word2")
@@ -134,16 +134,16 @@ async def test_a_fork_a_rebuild_and_the_past_agree(tmp_path: Path) -> None:
         await say(thread, turns(3))
         await thread.compact()
         before = await thread.fork(thread_id="before")
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         after = await thread.fork(thread_id="after")
         live = await thread.state()
-        await thread.rebuild()
+        await thread.replay.rebuild()
         assert live == await thread.state() == await after.state()
         assert ["3"] == [chunk.text.partition(" ")[0] for chunk in (await thread.state(at=5)).chunks()]
-        await before.undo_compaction()
+        await before.compaction.undo()
         assert shape(live) == shape(await before.state())
         with pytest.raises(CompactionNotLive, match="no compaction of this thread stands"):
-            await after.undo_compaction()
+            await after.compaction.undo()
         assert [None] * 3 == [report.divergence for report in await engine.verify()]
 
 
@@ -157,5 +157,5 @@ async def test_an_old_answer_that_comes_back_is_no_part_of_the_question_at_hand(
         await thread.conversation.prepare_messages("and now?")
         before = await thread.conversation.messages()
         await thread.compact()
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         assert before == await thread.conversation.messages()

@@ -43,9 +43,9 @@ async def test_an_undone_compaction_leaves_the_state_as_it_was(log: list[Event])
         await thread.dispatch_all(log)
         before = shape(await thread.state())
         if await compacted(thread):
-            await thread.undo_compaction()
+            await thread.compaction.undo()
             state = await thread.state()
-            assert (before, None) == (shape(state), (await thread.verify()).divergence)
+            assert (before, None) == (shape(state), (await thread.replay.verify()).divergence)
             assert state == await thread.state(at=state.seq)
 
 
@@ -61,11 +61,11 @@ async def test_undoing_all_is_as_if_nothing_had_been_compacted(parts: list[list[
             await compacted(thread)
         for one in (thread, plain):
             await one.dispatch_all(last)
-        for compaction in await thread.compactions():
+        for compaction in await thread.compaction.history():
             if compaction.is_completed:
-                await thread.undo_compaction()
+                await thread.compaction.undo()
         assert shape(await plain.state()) == shape(await thread.state())
-        assert None is (await thread.verify()).divergence
+        assert None is (await thread.replay.verify()).divergence
 
 
 SAY, COMPACT, UNDO, REDO, FORGET, FORGET_LIVE = range(6)
@@ -98,7 +98,7 @@ class Memory:
             assert not [text for text in (*given, *shown) if word in text.split()]
 
     async def _do(self, kind: int, number: int) -> None:
-        found = await self.thread.compactions()
+        found = await self.thread.compaction.history()
         chosen = found[number % len(found)].compaction_id if found else ""
         match kind:
             case 0:
@@ -107,9 +107,9 @@ class Memory:
                 live = [chunk.id for chunk in (await self.thread.state()).chunks() if not chunk.lines]
                 await self.thread.compact(live[number % 5 :: 2] or None)
             case 2:
-                await self.thread.undo_compaction(chosen)
+                await self.thread.compaction.undo(chosen)
             case 3:
-                await self.thread.redo_compaction(chosen)
+                await self.thread.compaction.redo(chosen)
             case 4 if self.said:
                 word = list(self.said)[number % len(self.said)]
                 self.forgotten.add(word)
@@ -144,12 +144,12 @@ async def test_what_is_forgotten_stays_forgotten_and_all_else_comes_back(
             await memory.step(kind, number)
         while True:
             try:
-                await memory.thread.undo_compaction()
+                await memory.thread.compaction.undo()
             except CompactionNotLive:
                 break
         left = [first(chunk) for chunk in (await memory.thread.state()).chunks()]
         assert [word for word in memory.said if word not in memory.forgotten] == left
-        assert None is (await memory.thread.verify()).divergence
+        assert None is (await memory.thread.replay.verify()).divergence
 
 
 def first(chunk: memory_engine.Chunk) -> str:

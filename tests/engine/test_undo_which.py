@@ -22,6 +22,7 @@ from memory_engine import (
 )
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.records import StoredEvent
+from memory_engine.engine import kernel_of
 from memory_engine.errors import (
     CompactionNotLive,
     EventTooLarge,
@@ -32,6 +33,7 @@ from memory_engine.errors import (
 from memory_engine.events import SummaryLine
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.reader import PAGE
+from memory_engine.thread import handle_of
 from tests.conversations import NEVER, note, opened, say, texts, turns, types
 from tests.engine.undoing import MERGING
 from tests.scripted_compactors import Held, Scripted, a_line_each
@@ -48,7 +50,7 @@ async def test_a_compaction_is_named_by_its_id_or_its_summary() -> None:
         await thread.forget(chunk_ids=[made[4]])
         version = next(c for c in (await thread.state()).chunks() if c.parent_ids == third.new_chunks)
         for named in (first.compaction_id, second.new_chunks[0], version.id):
-            await thread.undo_compaction(named)
+            await thread.compaction.undo(named)
         assert ["word1", "word2", "word3", "word4", "word6"] == await texts(thread)
 
 
@@ -61,8 +63,8 @@ async def test_the_latest_that_stands_is_undone() -> None:
         second = await thread.compact(made[3:])
         undone = []
         for _ in range(2):
-            receipt = await thread.undo_compaction()
-            [event] = [recorded.event for recorded in await thread.latest(1)]
+            receipt = await thread.compaction.undo()
+            [event] = [recorded.event for recorded in await thread.replay.latest(1)]
             assert isinstance(event, CompactionUndone)
             assert receipt.event_id == f"undo:{event.compaction_id}:{event.completed}"
             undone.append(event.compaction_id)
@@ -79,10 +81,10 @@ async def test_one_that_a_later_compaction_covers_is_not_undone() -> None:
         second = await thread.compact()
         seq = (await thread.info()).events
         with pytest.raises(CompactionNotLive, match=f"{second.compaction_id}' .event {seq}. covers its summary: undo"):
-            await thread.undo_compaction(first.compaction_id)
+            await thread.compaction.undo(first.compaction_id)
         assert seq == (await thread.info()).events
-        await thread.undo_compaction(second.compaction_id)
-        await thread.undo_compaction(first.compaction_id)
+        await thread.compaction.undo(second.compaction_id)
+        await thread.compaction.undo(first.compaction_id)
         assert [f"word{n}" for n in range(1, 7)] == await texts(thread)
 
 
@@ -103,7 +105,7 @@ async def test_what_is_no_compaction_is_said(named: str, why: str) -> None:
     async with opened(Scripted(), NEVER) as engine:
         thread = await engine.create_thread()
         await say(thread, turns(2))
-        for asking in (thread.undo_compaction, thread.redo_compaction):
+        for asking in (thread.compaction.undo, thread.compaction.redo):
             with pytest.raises(CompactionNotLive, match=why):
                 await asking(named)
         assert 2 == (await thread.info()).events
@@ -115,9 +117,9 @@ async def test_one_that_was_undone_is_not_undone_again() -> None:
         thread = await engine.create_thread()
         await say(thread, turns(2))
         report = await thread.compact()
-        undone = await thread.undo_compaction()
+        undone = await thread.compaction.undo()
         with pytest.raises(CompactionNotLive, match=f"event {undone.seq} has undone it already"):
-            await thread.undo_compaction(report.compaction_id, reason="again")
+            await thread.compaction.undo(report.compaction_id, reason="again")
 
 
 async def test_one_that_never_came_to_its_end_is_not_undone() -> None:
@@ -134,7 +136,7 @@ async def test_one_that_never_came_to_its_end_is_not_undone() -> None:
         await thread.dispatch(CompactionAbandoned(compaction_id="k3", reason="cancelled"))
         for name, why in (("k1", "not finished"), ("k2", "nothing .raised."), ("k3", "nothing .cancelled.")):
             with pytest.raises(CompactionNotLive, match=why):
-                await thread.undo_compaction(name)
+                await thread.compaction.undo(name)
 
 
 async def test_two_compactions_of_one_id_are_told_apart() -> None:
@@ -148,9 +150,9 @@ async def test_two_compactions_of_one_id_are_told_apart() -> None:
             await thread.dispatch(
                 CompactionCompleted(compaction_id="k", trigger="manual", replacements=replaced, compactor="c")
             )
-        await thread.undo_compaction("k")
+        await thread.compaction.undo("k")
         assert ["Go", "word3", "word4"] == await texts(thread)
-        await thread.undo_compaction("k")
+        await thread.compaction.undo("k")
         assert ["word1", "word2", "word3", "word4"] == await texts(thread)
 
 
@@ -162,7 +164,7 @@ async def test_an_undo_reads_only_what_came_since(monkeypatch: pytest.MonkeyPatc
         for n in range(330):  # more events than several pages of the log
             taken = await thread.dispatch_all(turns(2, start=2 * n))
             made.append(await thread.compact([chunk.id for receipt in taken for chunk in receipt.chunks]))
-        store, upto = thread.kernel.store, (await thread.info()).events
+        store, upto = handle_of(thread).kernel.store, (await thread.info()).events
         read, first = store.read, upto
 
         async def noted(thread_id: str, *, after: int, **bounds: Any) -> Sequence[StoredEvent]:
@@ -171,12 +173,12 @@ async def test_an_undo_reads_only_what_came_since(monkeypatch: pytest.MonkeyPatc
             return await read(thread_id, after=after, **bounds)
 
         monkeypatch.setattr(store, "read", noted)
-        await thread.undo_compaction()
-        await thread.redo_compaction(made[-1].compaction_id)
-        await thread.undo_compaction(made[-2].new_chunks[0])
+        await thread.compaction.undo()
+        await thread.compaction.redo(made[-1].compaction_id)
+        await thread.compaction.undo(made[-2].new_chunks[0])
         assert upto - first <= 2 * PAGE
         for old in (made[0].compaction_id, made[1].new_chunks[0]):
-            await thread.undo_compaction(old)
+            await thread.compaction.undo(old)
         assert ["word0", "word1", "word2", "word3"] == (await texts(thread))[:4]
 
 
@@ -184,23 +186,23 @@ async def test_what_became_of_compactions_is_listed() -> None:
     """Live, covered, undone and gone, each with the event that made it so."""
     async with opened(Scripted(), MERGING) as engine:
         thread = await engine.create_thread()
-        assert [] == list(await thread.compactions())
+        assert [] == list(await thread.compaction.history())
         await say(thread, turns(2))
         await thread.compact()
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         await thread.compact()
         await say(thread, turns(2, start=3))
         report = await thread.compact()
-        found = await thread.compactions()
+        found = await thread.compaction.history()
         seqs = [one.seq for one in found]
         assert [("undone", seqs[0] + 1), ("covered", seqs[2]), ("live", 0)] == [(one.status, one.by) for one in found]
         assert report.new_chunks == found[2].summaries
         assert found[2].as_data()["covered"] == list(report.covered)
         await thread.forget(chunk_ids=report.new_chunks)
         head = (await thread.info()).events
-        assert ("gone", head) == ((last := (await thread.compactions())[-1]).status, last.by)
+        assert ("gone", head) == ((last := (await thread.compaction.history())[-1]).status, last.by)
         with pytest.raises(CompactionNotLive, match=f"gone since event {head}: what it covered stays away"):
-            await thread.undo_compaction()
+            await thread.compaction.undo()
 
 
 async def test_an_undo_waits_for_a_compaction_under_way() -> None:
@@ -211,7 +213,7 @@ async def test_an_undo_waits_for_a_compaction_under_way() -> None:
         for event in turns(4):
             await thread.dispatch(event)
         await compactor.entered.wait()
-        undoing = asyncio.ensure_future(thread.undo_compaction())
+        undoing = asyncio.ensure_future(thread.compaction.undo())
         later = asyncio.ensure_future(thread.dispatch(turns(1, start=5)[0]))
         await asyncio.sleep(0)
         assert not undoing.done()
@@ -227,7 +229,7 @@ async def test_of_two_tasks_one_undoes_it() -> None:
         await say(thread, turns(3))
         report = await thread.compact()
         done = await asyncio.gather(
-            *(thread.undo_compaction(report.compaction_id, reason=str(n)) for n in range(4)), return_exceptions=True
+            *(thread.compaction.undo(report.compaction_id, reason=str(n)) for n in range(4)), return_exceptions=True
         )
         assert [CompactionNotLive] * 3 == [type(one) for one in done[1:]]
         assert 1 == (await types(thread)).count("compaction_undone")
@@ -243,7 +245,7 @@ async def test_of_two_engines_one_undoes_it(tmp_path: Path, reasons: tuple[str, 
         await thread.compact()
         await other.thread("t").state()
         done = await asyncio.gather(
-            *(engine.thread("t").undo_compaction(reason=r) for engine, r in zip((one, other), reasons, strict=True)),
+            *(engine.thread("t").compaction.undo(reason=r) for engine, r in zip((one, other), reasons, strict=True)),
             return_exceptions=True,
         )
         for outcome in done:
@@ -252,7 +254,7 @@ async def test_of_two_engines_one_undoes_it(tmp_path: Path, reasons: tuple[str, 
         for engine in (one, other):  # other processes' commits are seen within `follow_s`
             while ["word1", "word2", "word3"] != await texts(engine.thread("t")):  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0.01)
-        assert None is (await other.thread("t").verify()).divergence
+        assert None is (await other.thread("t").replay.verify()).divergence
 
 
 async def test_what_another_engine_forgets_meanwhile_stays_away(tmp_path: Path) -> None:
@@ -262,16 +264,16 @@ async def test_what_another_engine_forgets_meanwhile_stays_away(tmp_path: Path) 
         thread = await one.create_thread("t")
         made = await say(thread, [*turns(2), note("scrap", "disposable")])
         await thread.compact()
-        runtime = await one.kernel[OpenThreads].open("t")
-        look = one.kernel[CompactionService]._look  # the moment between looking and writing is what this is about
+        runtime = await kernel_of(one)[OpenThreads].open("t")
+        look = kernel_of(one)[CompactionService]._look  # the moment between looking and writing is what this is about
 
         async def forget_then_go_on(given: object) -> None:
             await look(runtime)
             if runtime.head.seq == 5:
                 await other.thread("t").forget(chunk_ids=[made[2], made[0]])
 
-        one.kernel[CompactionService]._look = forget_then_go_on  # type: ignore[method-assign, assignment]
-        await thread.undo_compaction()
+        kernel_of(one)[CompactionService]._look = forget_then_go_on  # type: ignore[method-assign, assignment]
+        await thread.compaction.undo()
         assert ["word2"] == await texts(thread)
 
 
@@ -281,12 +283,12 @@ async def test_events_that_wait_come_after_the_undo() -> None:
         thread = await engine.create_thread()
         await say(thread, turns(3))
         await thread.compact()
-        undoing = asyncio.ensure_future(thread.undo_compaction())
+        undoing = asyncio.ensure_future(thread.compaction.undo())
         await asyncio.sleep(0)
         sent = [asyncio.ensure_future(thread.dispatch(event)) for event in turns(3, start=4)]
         undoing.cancel()
         await asyncio.gather(*sent)
-        await thread.settle()
+        await thread.compaction.settle()
         assert [f"word{n}" for n in range(1, 7)] == await texts(thread)
 
 
@@ -316,13 +318,13 @@ async def test_a_closed_thread_is_not_undone() -> None:
         thread = await engine.create_thread()
         await say(thread, turns(4))
         await thread.compact()
-        await thread.pause()
-        await thread.undo_compaction()
-        await thread.resume()
+        await thread.admin.pause()
+        await thread.compaction.undo()
+        await thread.admin.resume()
         await thread.compact()
-        await thread.archive()
+        await thread.admin.archive()
         with pytest.raises(ThreadClosed):
-            await thread.undo_compaction()
+            await thread.compaction.undo()
 
 
 async def test_originals_that_no_event_can_hold_stay_covered() -> None:
@@ -334,9 +336,9 @@ async def test_originals_that_no_event_can_hold_stay_covered() -> None:
         await thread.compact()
         before = await thread.info()
         with pytest.raises(EventTooLarge):
-            await thread.undo_compaction()
+            await thread.compaction.undo()
         assert before == await thread.info()
-        assert None is await thread.blocking_reason()
+        assert None is await thread.admin.blocking_reason()
 
 
 async def test_what_came_back_is_not_compacted_again_at_once() -> None:
@@ -345,7 +347,7 @@ async def test_what_came_back_is_not_compacted_again_at_once() -> None:
     async with opened(Scripted(), policy) as engine:
         thread = await engine.create_thread()
         await say(thread, turns(8))
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         await say(thread, turns(3, start=9))
         assert 11 == len(await texts(thread))
         await say(thread, turns(1, start=12))
@@ -362,7 +364,7 @@ async def test_that_holds_after_reopening(tmp_path: Path, said: int) -> None:
     async with opened(Scripted(), policy, path) as engine:
         thread = await engine.create_thread("t")
         await say(thread, turns(8))
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         await say(thread, turns(said, start=9))
     async with opened(Scripted(), policy, path) as engine:
         thread = engine.thread("t")
@@ -380,7 +382,7 @@ async def test_that_holds_in_another_engine(tmp_path: Path) -> None:
         thread = await one.create_thread("t")
         await say(thread, turns(8))
         await other.thread("t").state()
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         await say(other.thread("t"), turns(3, start=9))
         assert 11 == len(await texts(other.thread("t")))
         await say(other.thread("t"), turns(1, start=12))
@@ -393,7 +395,7 @@ async def test_the_hard_limit_holds_all_the_same() -> None:
     async with opened(Scripted(), policy) as engine:
         thread = await engine.create_thread()
         await say(thread, turns(4))
-        await thread.undo_compaction("")
+        await thread.compaction.undo("")
         assert 4 >= len(await texts(thread)) >= 1
         while "compaction_undone" in await types(thread) and (await thread.state()).tally.compactable_tokens < 300:
             await say(thread, turns(1, start=9))

@@ -7,6 +7,7 @@ import pytest
 import memory_engine
 from memory_engine import Engine, LlmTextResponse, UserMessage
 from memory_engine.core.records import StoredEvent
+from memory_engine.engine import kernel_of
 from memory_engine.errors import ThreadNotFound
 from memory_engine.store import reader
 from memory_engine.store.walk import LogWalk, spans_back
@@ -37,7 +38,7 @@ async def test_each_row_comes_once_and_in_order(engine: Engine, after: int, upto
     seen: list[int] = []
 
     def walk() -> LogWalk:
-        return engine.reader.walk("t", after=after, upto=upto, raw=raw)
+        return kernel_of(engine).reader.walk("t", after=after, upto=upto, raw=raw)
 
     assert expected == [stored.seq async for stored in walk()]
     assert expected == [stored.seq for stored in await walk().all()]
@@ -49,11 +50,16 @@ async def test_each_row_comes_once_and_in_order(engine: Engine, after: int, upto
 async def test_rows_of_some_types_are_the_only_ones_read(engine: Engine) -> None:
     """Through pages that lie far apart, and none where there are none; as rows and as events with them."""
     types = ("user_message",)
-    assert list(range(1, SAID + 1, 2)) == [one.seq async for one in engine.reader.walk("t", upto=SAID, types=types)]
-    found = [(stored.seq, event.content) async for stored, event in engine.reader.events_of(UserMessage, "t", upto=9)]
+    assert list(range(1, SAID + 1, 2)) == [
+        one.seq async for one in kernel_of(engine).reader.walk("t", upto=SAID, types=types)
+    ]
+    found = [
+        (stored.seq, event.content)
+        async for stored, event in kernel_of(engine).reader.events_of(UserMessage, "t", upto=9)
+    ]
     assert [(n, f"{n}") for n in range(1, 10, 2)] == found
     for raw in (False, True):
-        assert None is await engine.reader.walk("t", upto=SAID, types=("tool_result",), raw=raw).last()
+        assert None is await kernel_of(engine).reader.walk("t", upto=SAID, types=("tool_result",), raw=raw).last()
 
 
 async def test_readers_share_one_pass_until_one_answers(engine: Engine) -> None:
@@ -68,7 +74,7 @@ async def test_readers_share_one_pass_until_one_answers(engine: Engine) -> None:
     def second(stored: StoredEvent) -> None:
         seen.append(("second", stored.seq))
 
-    walk = engine.reader.walk("t", upto=SAID)
+    walk = kernel_of(engine).reader.walk("t", upto=SAID)
     assert "found" == await walk.feed(first, second, progress=pages.append)
     assert [(name, seq) for seq in range(1, 7) for name in ("first", "second")] + [("first", 7)] == seen
     assert [PAGE] == pages
@@ -85,7 +91,7 @@ async def test_what_follows_a_page_is_awaited_before_the_next_is_read(engine: En
         written.append((page[0].seq, page[-1].seq))
         return True if page[-1].seq >= 15 else None
 
-    walk = engine.reader.walk("t", upto=SAID)
+    walk = kernel_of(engine).reader.walk("t", upto=SAID)
     assert True is await walk.feed(lambda stored: read.append(stored.seq), items=lambda _: items, then=write)
     assert [(1, 5), (6, 10), (11, 15)] == written
 
@@ -101,21 +107,21 @@ async def test_the_error_of_a_reader_ends_the_walk(engine: Engine, items: int) -
         read.append(stored.seq)
 
     with pytest.raises(ZeroDivisionError):
-        await engine.reader.walk("t", upto=SAID).feed(broken, items=lambda _: items)
+        await kernel_of(engine).reader.walk("t", upto=SAID).feed(broken, items=lambda _: items)
     assert list(range(1, 8)) == read
 
 
 async def test_a_walk_left_early_reads_no_further_page(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory and reads stay those of one page."""
     asked: list[int] = []
-    read = engine.store.read
+    read = kernel_of(engine).store.read
 
     async def counted(*args: object, **named: object) -> Sequence[StoredEvent]:
         asked.append(1)
         return await read(*args, **named)  # type: ignore[arg-type]  # passed on as it came
 
-    monkeypatch.setattr(engine.store, "read", counted)
-    async for stored in engine.reader.walk("t", upto=SAID):
+    monkeypatch.setattr(kernel_of(engine).store, "read", counted)
+    async for stored in kernel_of(engine).reader.walk("t", upto=SAID):
         if stored.seq == 3:
             break
     assert 1 == len(asked)
@@ -124,7 +130,7 @@ async def test_a_walk_left_early_reads_no_further_page(engine: Engine, monkeypat
 async def test_a_thread_that_is_not_there_is_named(engine: Engine) -> None:
     """An empty walk is one of an empty span, not of a thread that nobody made."""
     with pytest.raises(ThreadNotFound):
-        await engine.reader.walk("nobody", upto=1).last()
+        await kernel_of(engine).reader.walk("nobody", upto=1).last()
 
 
 @pytest.mark.parametrize(

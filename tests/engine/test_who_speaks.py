@@ -11,6 +11,7 @@ from memory_engine import AgentLifecycle, CompactionPolicy, Engine, EngineConfig
 from memory_engine import events as e
 from memory_engine.ingest import Ingestion, IngestOptions
 from memory_engine.ingest.events import event_id
+from memory_engine.thread import handle_of
 from tests.conversations import LONG
 
 Message = Mapping[str, object]
@@ -205,7 +206,7 @@ async def test_recording_what_is_known_changes_nothing(thread: Thread) -> None:
     await thread.record(messages, new_only=True)
     await thread.record([*messages, user("def write")], new_only=True)
     assert ["", "tool", "tool"] == await origins(thread)
-    assert 5 == await thread.last_seq()
+    assert 5 == await handle_of(thread).last_seq()
 
 
 async def test_a_text_loop_keeps_its_task() -> None:
@@ -216,10 +217,10 @@ async def test_a_text_loop_keeps_its_task() -> None:
         await thread.record(user(TASK))
         for n in range(20):
             await thread.record(agent(f"Step {n}.{LONG}\n{CALLS[0]}"))
-            await thread.settle()
+            await thread.compaction.settle()
             assert TASK in str((await thread.context()).messages)
             await thread.record(user(f"result {n}{LONG}"))
-            await thread.settle()
+            await thread.compaction.settle()
             assert TASK in str((await thread.context()).messages)
         assert len(await thread.state()) < 20
 

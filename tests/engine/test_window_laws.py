@@ -40,7 +40,7 @@ async def filled(thread: Thread, steps: Sequence[tuple[str, int]]) -> None:
     """Dispatch the steps, each waiting for a compaction under way."""
     for n, (kind, words) in enumerate(steps):
         await thread.dispatch_all(said(n, kind, words))
-        await thread.settle()
+        await thread.compaction.settle()
 
 
 def whole_of(context: Context) -> set[str]:
@@ -107,7 +107,7 @@ async def test_the_window_of_a_loop_moves_once_in_many_calls(budget: int) -> Non
         await thread.dispatch(e.UserMessage(content="Count the parts."))
         for n in range(200):
             await thread.dispatch_all(said(n, "t", 4))
-            await thread.settle()
+            await thread.compaction.settle()
             shown = [json.dumps(message) for message in (await thread.context(budget)).messages]
             moved += before != shown[: len(before)]
             before = shown
@@ -202,11 +202,11 @@ async def test_what_the_client_said_last_stays_while_it_is_worked_on(config: Eng
         await thread.dispatch(e.UserMessage(content=NOTICE, origin="client"))
         for n in range(100, 160):
             await thread.dispatch_all(said(n, "l", 30))
-            await thread.settle()
+            await thread.compaction.settle()
         shown = str((await thread.context(2_000)).messages)
         assert (True, True) == ("The build is done." in shown, "n0 plum0" in shown)
         await thread.dispatch(e.UserMessage(content="Thanks. Now the docs, please."))
         for n in range(160, 200):
             await thread.dispatch_all(said(n, "l", 30))
-            await thread.settle()
+            await thread.compaction.settle()
         assert "The build is done." not in str((await thread.context(2_000)).messages)

@@ -110,7 +110,7 @@ async def test_C6_a_report_survives_parameters_that_are_no_object(engine: Engine
     """Whoever dispatches the event by hand may record anything: the report shows the call without parameters."""
     thread = await engine.create_thread()
     await thread.dispatch(e.ToolResultCached(tool="tool", parameters=parameters, result="result", duration=2))
-    assert "• tool({}): 2/2 exchanges remaining" in (await thread.report()).text
+    assert "• tool({}): 2/2 exchanges remaining" in (await thread.views.report()).text
 
 
 async def test_C6_a_report_as_of_an_earlier_seq(engine: Engine) -> None:
@@ -118,8 +118,8 @@ async def test_C6_a_report_as_of_an_earlier_seq(engine: Engine) -> None:
     thread = await engine.create_thread()
     for n in range(2):
         await thread.conversation.finalize_cycle(f"q{n}", f"a{n}")
-    assert "Exchanges: 1 |" in (await thread.report(at=4)).text
-    assert "Exchanges: 2 |" in (await thread.report()).text
+    assert "Exchanges: 1 |" in (await thread.views.report(at=4)).text
+    assert "Exchanges: 2 |" in (await thread.views.report()).text
 
 
 async def test_L1_a_time_in_milliseconds(engine: Engine) -> None:
@@ -192,13 +192,13 @@ async def test_a_projection_that_is_not_registered_is_named(engine: Engine) -> N
     """The error lists those that are."""
     thread = await engine.create_thread()
     with pytest.raises(KeyError, match=r"there is no view 'nope'; there are .*preferences") as raised:
-        await thread.view("nope")
+        await thread.views.read("nope")
     assert errors.UnknownView is raised.type
 
 
 async def test_E5_a_thread_that_exists_is_opened(engine: Engine) -> None:
     """Whoever makes one twice is told how it is opened; an id whose thread was deleted is free."""
-    await (await engine.create_thread("t")).delete()
+    await (await engine.create_thread("t")).admin.delete()
     await engine.create_thread("t")
     with pytest.raises(errors.ThreadExists, match="open_thread"):
         await engine.create_thread("t")
@@ -209,7 +209,7 @@ async def test_a_chunk_id_that_no_event_gave_is_not_there(engine: Engine, wrong:
     """Whatever it looks like: no state has it, and whoever needs it is told which it is."""
     thread = await noted(engine)
     assert None is (await thread.state()).get(wrong)
-    for asked in (thread.chunk(wrong), thread.why(wrong), thread.forget(chunk_ids=[wrong])):
+    for asked in (thread.replay.chunk(wrong), thread.replay.why(wrong), thread.forget(chunk_ids=[wrong])):
         with pytest.raises(errors.MemoryEngineError):
             await asked
     with pytest.raises(errors.MemoryEngineError):

@@ -22,6 +22,7 @@ from memory_engine import (
     Thread,
 )
 from memory_engine.core.records import StoredEvent
+from memory_engine.thread import handle_of
 from tests.conversations import LONG, NEVER
 from tests.scripted_compactors import Scripted
 
@@ -44,9 +45,9 @@ async def undone_as_before(thread: Thread, compaction: str = "") -> None:
     before = shape(await thread.state())
     await thread.compact()
     assert before != shape(await thread.state())
-    await thread.undo_compaction(compaction)
+    await thread.compaction.undo(compaction)
     assert before == shape(await thread.state())
-    assert None is (await thread.verify()).divergence
+    assert None is (await thread.replay.verify()).divergence
 
 
 async def words(thread: Thread) -> str:
@@ -56,7 +57,7 @@ async def words(thread: Thread) -> str:
 
 async def rows(thread: Thread) -> Sequence[StoredEvent]:
     """The rows of the log as they are stored."""
-    return await thread.kernel.store.read(thread.id, after=0, upto=1_000, limit=1_000)
+    return await handle_of(thread).kernel.store.read(thread.id, after=0, upto=1_000, limit=1_000)
 
 
 boxes = Plugin("boxes")

@@ -127,7 +127,7 @@ def _other_log(tmp_path: Path) -> Path:
 
     async def write() -> None:
         async with memory_engine.open(":memory:") as engine:
-            await (await talk(engine)).export(path)
+            await (await talk(engine)).replay.export(path)
 
     anyio.run(write)
     return path

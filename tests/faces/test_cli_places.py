@@ -196,6 +196,6 @@ async def test_no_call_takes_a_url_for_a_path(folder: Path) -> None:
                 await restore(*paths)
         async with memory_engine.open(":memory:") as engine:
             with pytest.raises(BackupFailed, match="one file"):
-                await engine.backup(place)
+                await engine.admin.backup(place)
         assert SECRET not in str(opened.value)
     assert before == names(folder)

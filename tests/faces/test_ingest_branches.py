@@ -93,7 +93,7 @@ async def test_each_branch_is_a_fork_from_where_it_was_left(tmp_path: Path, expo
         assert MAIN == await said(engine, "x/c")
         for name, words in BRANCHES.items():
             assert words == await said(engine, f"x/c/{name}")
-            assert (await engine.thread(f"x/c/{name}").verify()).ok
+            assert (await engine.thread(f"x/c/{name}").replay.verify()).ok
         info = await engine.thread("x/c/branch-b1").info()
         assert info.forked_from is not None
         assert ("x/c/branch-a1", 3) == (info.forked_from.thread_id, info.forked_from.seq)

@@ -449,6 +449,6 @@ async def test_a_log_finds_its_places_again(tmp_path: Path) -> None:
     async with memory_engine.open(":memory:", config=config) as engine:
         assert [] == (await ingest(engine, path)).errors
         assert state == await engine.thread("copy").state()
-        assert (await engine.thread("copy").verify()).ok
+        assert (await engine.thread("copy").replay.verify()).ok
         other = put(tmp_path, "copy.jsonl", lines([{**printed[0], "id": "another"}]))
         assert "seq 1 of thread 'copy' is another event" in (await ingest(engine, other)).errors[0].why

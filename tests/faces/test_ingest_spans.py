@@ -127,7 +127,7 @@ async def test_a_conversation_is_taken_once(tmp_path: Path) -> None:
         assert ['{"sky":"sunny"}', "Sunny.", "And Oslo?", "Rain."] == [message["content"] for message in shown[3:]]
         again = await ingested(path, engine)
         assert (0, []) == (sum(one.added for one in again.threads), again.errors)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 @pytest.mark.parametrize("form", ["values", "details", "events", "choices"])

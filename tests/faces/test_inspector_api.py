@@ -12,9 +12,11 @@ from msgspec.structs import asdict
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig
 from memory_engine import events as e
+from memory_engine.engine import kernel_of
 from memory_engine.replay.data import chunk_as_data, event_as_data
 from memory_engine.replay.diff import diff
 from memory_engine.testing.contract_rows import IDS
+from memory_engine.thread import handle_of
 from memory_engine.views.promotion.events import AgentMdUploaded
 from tests.inspecting import Browser, inspected
 
@@ -34,14 +36,14 @@ async def make(path: str) -> None:
             calls = (e.ToolCall.create(f"call_{n}", "count", {"of": "Invoices", "n": n}),)
             await talk.dispatch(e.LlmToolCall(calls=calls), correlation_id=f"turn {n}")
             await talk.dispatch(e.ToolResult(call_id=f"call_{n}", content=f'{{"open": {4000 + n}}}'))
-            await talk.settle()
+            await talk.compaction.settle()
         await talk.scratchpad.write("Sundays dip")
         await talk.fork(50, thread_id="fork")
         back = await engine.create_thread("back", policy=CompactionPolicy(enabled=False))
         for n in range(12):
             await back.dispatch(e.UserMessage(content=f"line {n} {SCRIPT}"))
         await back.compact()
-        await back.undo_compaction()
+        await back.compaction.undo()
         await engine.tenant("acme").dispatch(AgentMdUploaded(content="# Rules\n- Be kind."))
 
 
@@ -201,7 +203,7 @@ async def test_the_outline_follows_its_log() -> None:
         empty = await get(browser, "outline", {"thread": "t"})
         await thread.compact()
         (completed,) = rows(await get(browser, "outline", {"thread": "t"}), "compactions")
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         (undone,) = rows(await get(browser, "outline", {"thread": "t"}), "compactions")
         other = await engine.create_thread("u")
         await other.dispatch(e.UserMessage(content="Hello"))
@@ -270,7 +272,7 @@ async def test_an_event_is_told_whole(browser: Browser, engine: Engine) -> None:
         lines, change = cast(list[str], found.pop("operations")), found.pop("change")
         chunks = [chunk_as_data(chunk) for chunk in recorded.chunks]
         assert plain(event_as_data(recorded) | {"chunks": chunks}) == found
-        changed = await thread.diff(recorded.seq - 1, recorded.seq)
+        changed = await thread.replay.diff(recorded.seq - 1, recorded.seq)
         assert (plain(changed.as_data()), len(recorded.operations)) == (change, len(lines))
 
 
@@ -350,7 +352,7 @@ async def test_a_summary_opens_to_its_originals(browser: Browser, engine: Engine
     outline = await get(browser, "outline", {"thread": "talk"})
     summary = cast(list[str], rows(outline, "compactions")[0]["summaries"])[0]
     found = await get(browser, "originals", {"thread": "talk", "chunk": summary})
-    chunk = await engine.thread("talk").chunk(summary)
+    chunk = await engine.thread("talk").replay.chunk(summary)
     assert (list(chunk.parent_ids), len(chunk.parent_ids)) == (
         [row["id"] for row in rows(found, "chunks")],
         found["total"],
@@ -366,11 +368,11 @@ async def test_views_are_as_they_were(browser: Browser, engine: Engine) -> None:
         row["name"]: row["rows"] for row in rows(await get(browser, "views", {"thread": tenant, "seq": 1}), "views")
     }
     past = await engine.thread(tenant).at(1)
-    expected = {p.name: len(await past.view(p.name)) for p in engine.kernel.projections}
+    expected = {p.name: len(await past.views.read(p.name)) for p in kernel_of(engine).projections}
     assert {name: count for name, count in expected.items() if count} == found
     given = {"thread": tenant, "seq": 1, "name": "agent_md"}
     whole = await get(browser, "view", given)
-    assert list(await past.view("agent_md")) == [row["key"] for row in rows(whole, "rows")]
+    assert list(await past.views.read("agent_md")) == [row["key"] for row in rows(whole, "rows")]
     second = await get(browser, "view", {**given, "offset": 1, "limit": 1})
     assert (rows(whole, "rows")[1:2], whole["total"]) == (second["rows"], second["total"])
 
@@ -383,16 +385,16 @@ async def test_lineage_difference_and_ledger_are_those_of_the_engine(browser: Br
     thread, fork = engine.thread("talk"), engine.thread("fork")
     outline = await get(browser, "outline", {"thread": "talk"})
     summary = cast(list[str], rows(outline, "compactions")[0]["summaries"])[0]
-    assert plain((await thread.why(summary)).as_data()) == await get(
+    assert plain((await thread.replay.why(summary)).as_data()) == await get(
         browser, "why", {"thread": "talk", "chunk": summary}
     )
     for a, b in [(10, 60), (60, 10), (60, 60)]:
-        expected = (await thread.diff(a, b)).as_data()
+        expected = (await thread.replay.diff(a, b)).as_data()
         assert plain(expected) == await get(browser, "diff", {"thread": "talk", "a": a, "b": b})
-    across = (await diff(await thread.at(80), await fork.at(50))).as_data()
+    across = (await diff(handle_of(await thread.at(80)), handle_of(await fork.at(50)))).as_data()
     assert plain(across) == await get(browser, "diff", {"thread": "talk", "a": 80, "b": 50, "other": "fork"})
     ledger = await get(browser, "ledger", {"thread": "talk", "after": 20, "upto": 90})
-    expected = (await thread.cache_ledger(after=20, upto=90)).as_data()
+    expected = (await thread.replay.ledger(after=20, upto=90)).as_data()
     assert plain({"after": 20, "upto": 90, "all_calls": ledger["all_calls"], **expected}) == ledger
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import memory_engine
 from memory_engine import EngineConfig, UserMessage
+from memory_engine.engine import kernel_of
 from memory_engine.inspector.offload import apart
 
 
@@ -29,16 +30,16 @@ async def test_reads_that_are_given_up_leave_the_store_readable(tmp_path: Path) 
 
         async def reading() -> None:
             while True:
-                await engine.store.head("t")
+                await kernel_of(engine).store.head("t")
 
         for _ in range(100):
-            task = asyncio.create_task(apart(engine.kernel, reading))
-            await engine.store.head("t")
-            await engine.store.head("t")
+            task = asyncio.create_task(apart(kernel_of(engine), reading))
+            await kernel_of(engine).store.head("t")
+            await kernel_of(engine).store.head("t")
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-        assert [1, 1, 1, 1] == [(await engine.store.head("t")).seq for _ in range(4)]
+        assert [1, 1, 1, 1] == [(await kernel_of(engine).store.head("t")).seq for _ in range(4)]
 
 
 async def test_work_apart_gives_and_raises_as_it_would_here(tmp_path: Path) -> None:
@@ -49,14 +50,14 @@ async def test_work_apart_gives_and_raises_as_it_would_here(tmp_path: Path) -> N
 
         async def mended() -> int:
             try:
-                await engine.store.head("nobody")
+                await kernel_of(engine).store.head("nobody")
             except memory_engine.errors.ThreadNotFound:
-                return (await engine.store.head("t")).seq
+                return (await kernel_of(engine).store.head("t")).seq
             return 0
 
         async def failing() -> int:
-            return (await engine.store.head("nobody")).seq
+            return (await kernel_of(engine).store.head("nobody")).seq
 
-        assert 1 == await apart(engine.kernel, mended)
+        assert 1 == await apart(kernel_of(engine), mended)
         with pytest.raises(memory_engine.errors.ThreadNotFound):
-            await apart(engine.kernel, failing)
+            await apart(kernel_of(engine), failing)

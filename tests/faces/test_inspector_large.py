@@ -40,7 +40,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> str:
                 said = [(e.UserMessage(content=f"ask {n}"), e.LlmTextResponse(content=f"say {n}")) for n in turns]
                 await thread.dispatch_all([one for pair in said for one in pair])
             await thread.scratchpad.write("Sundays dip")
-            await thread.mark_critical("5.0")
+            await thread.compaction.mark_critical("5.0")
             await thread.fork(EVENTS - 10, thread_id="fork")
             await engine.thread("fork").dispatch(e.UserMessage(content="elsewhere"))
 
@@ -126,7 +126,7 @@ async def test_small_and_large_are_told_apart_by_nothing_else(long: str) -> None
     """Where the engine's own difference is at hand, the narrow one agrees with it about the chunks."""
     async with memory_engine.open(long, config=READ_ONLY) as engine, inspected(engine) as browser:
         thread = engine.thread("long")
-        whole = (await thread.diff(8_000, 8_010)).as_data()
+        whole = (await thread.replay.diff(8_000, 8_010)).as_data()
         found = await get(browser, "diff", {"thread": "long", "a": 8_000, "b": 8_010})
         for name in ("a", "b", "added", "removed", "changed", "moved", "compacted", "restored", "tokens", "chunks"):
             assert msgspec.json.decode(msgspec.json.encode(whole[name])) == found[name], name
@@ -325,7 +325,7 @@ async def test_a_store_that_is_written_to_is_shown_as_it_is_now() -> None:
         found = await get(browser, "state", {"thread": "t", "seq": 40})
         assert "3.0" not in [row["id"] for row in rows(found, "chunks")]
         await get(browser, "why", {"thread": "t", "chunk": "4.0"})
-        await thread.delete()
+        await thread.admin.delete()
         asked: list[tuple[str, Data]] = [
             ("timeline", {}), ("state", {"seq": 40}), ("outline", {}), ("chunk", {"id": "1.0"})
         ]  # fmt: skip

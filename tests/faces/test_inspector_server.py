@@ -24,6 +24,7 @@ from starlette.types import Message
 import memory_engine
 from memory_engine import Chunk, EngineConfig, Plugin, UserMessage
 from memory_engine.cli import main
+from memory_engine.engine import kernel_of
 from memory_engine.inspector import CannotServe, create_app, serving
 from memory_engine.inspector import live as news
 from memory_engine.inspector.answers import encode
@@ -270,7 +271,7 @@ async def test_looking_at_everything_writes_nothing(tmp_path: Path, *, is_live: 
                 for name in ("event", "state", "context", "brief", "views"):
                     assert 200 == (await browser.api(name, {"thread": "coding", "seq": seq})).status
             assert before == fingerprint(path)
-            assert [] == engine.kernel[OpenThreads].all()
+            assert [] == kernel_of(engine)[OpenThreads].all()
     finally:
         if is_live:
             await writer.__aexit__(None, None, None)
@@ -327,9 +328,9 @@ async def test_news_come_at_once_and_whenever_the_log_grows(tmp_path: Path) -> N
             assert ("head", {"head": 1, "status": "active"}) == await listener.next()
             await thread.dispatch(UserMessage(content="and again"))
             assert ("head", {"head": 2, "status": "active"}) == await listener.next()
-            await thread.pause()
+            await thread.admin.pause()
             assert ("head", {"head": 3, "status": "paused"}) == await listener.next()
-            await thread.delete()
+            await thread.admin.delete()
             assert "end" == (await listener.next())[0]
 
 

@@ -9,10 +9,12 @@ import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, LlmTextResponse, UserMessage
 from memory_engine.core.events.base import ImagePart, TextPart, ToolCall
 from memory_engine.core.events.tasks import TodoItem
+from memory_engine.engine import kernel_of
 from memory_engine.events import LlmToolCall, TodoSet, ToolResult
 from memory_engine.inspector import talk_end
 from memory_engine.inspector.states import turns_of
 from memory_engine.testing import FakeCompactor
+from memory_engine.thread import handle_of
 from tests.browser.browsed_logs import make_folds
 from tests.inspecting import Browser, inspected
 
@@ -109,14 +111,14 @@ async def test_the_end_of_a_talk_is_told_without_what_was_before(monkeypatch: py
                     await thread.dispatch(LlmToolCall(calls=(ToolCall(f"c{n}", "look", "{}"),)))
                     await thread.dispatch(ToolResult(call_id=f"c{n}", name="look", content=f"seen {n}"))
                 case 2:
-                    await thread.mark_critical(f"{await thread.last_seq()}.0")
+                    await thread.compaction.mark_critical(f"{await handle_of(thread).last_seq()}.0")
                 case 3:
                     await thread.scratchpad.write(f"note {n}")
                 case _:
                     await thread.dispatch(UserMessage(content=f"word {n} and so on " * 5))
-            await thread.settle()
-        reader, told = engine.reader, 0
-        for seq in range(1, await thread.last_seq() + 1):
+            await thread.compaction.settle()
+        reader, told = kernel_of(engine).reader, 0
+        for seq in range(1, await handle_of(thread).last_seq() + 1):
             whole = turns_of(placed.chunk for placed in (await thread.state(at=seq)).placed())
             last = await talk_end.last_turns(reader, "t", seq, 3)
             told += last is not None

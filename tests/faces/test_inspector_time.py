@@ -8,6 +8,7 @@ from memory_engine import CompactionPolicy, EngineConfig, UserMessage
 from memory_engine.events import LlmTextResponse, LlmToolCall
 from memory_engine.inspector import routes_glance, routes_time
 from memory_engine.testing import FakeCompactor
+from memory_engine.thread import handle_of
 from tests.browser.timed_log import MODEL, calls, make_timed
 from tests.inspecting import Browser, inspected
 
@@ -28,8 +29,8 @@ async def test_tokens_rise_and_fall_as_the_states_do(tmp_path: Path) -> None:
         thread = await engine.create_thread("saw")
         for n in range(12):
             await thread.dispatch(UserMessage(content=f"word{n} and so on " * 30))
-            await thread.settle()
-        head = await thread.last_seq()
+            await thread.compaction.settle()
+        head = await handle_of(thread).last_seq()
         expected = [(await thread.state(at=seq)).tally.tokens for seq in range(1, head + 1)]
         async with inspected(engine) as browser:
             told = await get(browser, "tokens", thread="saw")
@@ -39,8 +40,8 @@ async def test_tokens_rise_and_fall_as_the_states_do(tmp_path: Path) -> None:
             assert [max(expected[: coarse[0][0]]), max(expected[coarse[0][0] :])] == [high for _, high, _ in coarse]
             assert expected[-1] == coarse[-1][2]
             await thread.dispatch(UserMessage(content="one more"))
-            await thread.settle()
-            assert await thread.last_seq() == (await get(browser, "tokens", thread="saw"))["upto"]
+            await thread.compaction.settle()
+            assert await handle_of(thread).last_seq() == (await get(browser, "tokens", thread="saw"))["upto"]
 
 
 async def test_a_long_log_is_walked_piece_by_piece() -> None:
@@ -111,7 +112,7 @@ async def test_upkeep_goes_by_the_clock_of_what_it_follows(tmp_path: Path) -> No
     config = EngineConfig(compaction=CompactionPolicy(threshold=4, tokens_min=0, keep_recent=0))
     async with memory_engine.open(str(tmp_path / "a.db"), config=config, compactor=FakeCompactor("Short.")) as engine:
         await make_timed(engine)
-        await engine.thread("trip").settle()
+        await engine.thread("trip").compaction.settle()
         async with inspected(engine) as browser:
             told = await get(browser, "time", thread="trip")
     day_us = 86_400_000_000

@@ -14,6 +14,7 @@ from memory_engine import EngineConfig
 from memory_engine.cli import main
 from memory_engine.inspector import routes_what_if
 from memory_engine.replay.what_if import Change, SkipEvent, try_change
+from memory_engine.thread import handle_of
 from tests.inspecting import Answer, Browser, inspected
 
 SAMPLE = Path(memory_engine.__file__).parent / "cli" / "sample" / "coding.jsonl"
@@ -34,7 +35,7 @@ def path(tmp_path: Path) -> str:
 async def looking(path: str, *, write: bool = False) -> AsyncIterator[tuple[Browser, int]]:
     """A client of the inspector of a store that is open to be read, and the head of its thread."""
     async with memory_engine.open(path, config=EngineConfig(read_only=True)) as engine:
-        head = await engine.thread("coding").last_seq()
+        head = await handle_of(engine.thread("coding")).last_seq()
         async with inspected(engine, path, write=write) as browser:
             yield browser, head
 
@@ -74,7 +75,7 @@ async def test_changes_are_run_in_memory_and_leave_no_trace(path: str) -> None:
         found = [cast(Data, (await tried(browser, head, **change)).data()) for change in changes]
         # the same as the engine says
         async with memory_engine.open(path, config=EngineConfig(read_only=True)) as engine:
-            trial = await try_change(engine.thread("coding"), Change(edits=[SkipEvent(2)]))
+            trial = await try_change(handle_of(engine.thread("coding")), Change(edits=[SkipEvent(2)]))
     assert all("pairs" in one for one in found), [one.get("error") for one in found]
     assert trial.as_data()["totals"] == found[0]["totals"]
     assert [1, 1, head] == [cast(int, one["shared"]) for one in found[:3]]
@@ -152,5 +153,5 @@ async def test_with_leave_a_compaction_is_undone_and_a_what_if_kept(path: str) -
         state = cast(Data, (await browser.api("state", {"thread": kept["fork"], "seq": kept["head"]})).data())
         assert cast(int, state["total"]) > 0
     async with memory_engine.open(path) as engine:
-        assert (await engine.thread("coding").verify()).ok
-        assert (await engine.thread(str(kept["fork"])).verify()).ok
+        assert (await engine.thread("coding").replay.verify()).ok
+        assert (await engine.thread(str(kept["fork"])).replay.verify()).ok

@@ -148,7 +148,7 @@ async def test_following_ends_with_the_thread(db: str) -> None:
     """When it is deleted the command says so and is done."""
     async with memory_engine.open(db) as engine, following(db, "other", "--json") as process:
         await line(process)
-        await engine.thread("other").delete()
+        await engine.thread("other").admin.delete()
         assert 0 == await process.wait()
         assert process.stderr is not None
         assert b"the thread was deleted\n" == await process.stderr.read()

@@ -12,6 +12,7 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, Thread, UserMessage, events
 from memory_engine.core.notebook import ROWS_MAX, TEXT_MAX
+from memory_engine.thread import handle_of
 
 SCRIPT = "<script>alert('revenue')</script>"
 
@@ -47,8 +48,8 @@ async def shown(thread: Thread) -> dict[str, object]:
         "context": await thread.context(),
         "state": await thread.state(),
         "found": await thread.search("revenue"),
-        "diff": await thread.diff(0, await thread.last_seq()),
-        "why": await thread.why("1.0"),
+        "diff": await thread.replay.diff(0, await handle_of(thread).last_seq()),
+        "why": await thread.replay.why("1.0"),
     }
 
 

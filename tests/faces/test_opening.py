@@ -84,10 +84,10 @@ def test_an_engine_goes_on_in_the_next_run(tmp_path: Path, place: str) -> None:
 
         await asyncio.gather(*map(talk, threads))
         for thread in threads:
-            await thread.settle()
+            await thread.compaction.settle()
             kinds = [event.type async for event in thread.events()]
             assert (22 * run, run) == (kinds.count("user_message"), kinds.count("compaction_completed"))
-            assert (await thread.verify()).ok
+            assert (await thread.replay.verify()).ok
 
     engine = asyncio.run(begin())
     for run in (2, 3):
@@ -149,11 +149,11 @@ async def test_whatever_knows_its_path_is_a_path(tmp_path: Path) -> None:
     async with memory_engine.open(place("a.db")) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch(UserMessage(content="Hello"))
-        await thread.export(place("t.jsonl"))
-        await engine.import_log(place("t.jsonl"), thread_id="u", scopes="as exported")
-        await engine.export_all(place("all"))
-        await engine.import_all(place("all"), scopes="as exported")
-        await engine.backup(place("backup.db"))
+        await thread.replay.export(place("t.jsonl"))
+        await engine.transfer.import_log(place("t.jsonl"), thread_id="u", scopes="as exported")
+        await engine.transfer.export_all(place("all"))
+        await engine.transfer.import_all(place("all"), scopes="as exported")
+        await engine.admin.backup(place("backup.db"))
         acme = engine.tenant("acme")
         await acme.agent_md.upload(place("agent.md"))
         await acme.agent_md.export(place("out.md"))
@@ -174,10 +174,10 @@ async def test_what_is_not_a_path_is_named(path: object, tmp_path: Path) -> None
             memory_engine.open(path),  # type: ignore[arg-type]
             memory_engine.restore(path, tmp_path / "a.db"),  # type: ignore[arg-type]
             thread.replay.export(path),  # type: ignore[arg-type]
-            engine.backup(path),  # type: ignore[arg-type]
-            engine.export_all(path),  # type: ignore[arg-type]
-            engine.import_all(path),  # type: ignore[arg-type]
-            engine.import_log(path),  # type: ignore[arg-type]
+            engine.admin.backup(path),  # type: ignore[arg-type]
+            engine.transfer.export_all(path),  # type: ignore[arg-type]
+            engine.transfer.import_all(path),  # type: ignore[arg-type]
+            engine.transfer.import_log(path),  # type: ignore[arg-type]
             engine.tenant("acme").agent_md.export(path),  # type: ignore[arg-type]
         ):
             with pytest.raises(errors.InvalidArgument, match="give a path"):

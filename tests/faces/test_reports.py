@@ -10,6 +10,7 @@ import pytest
 import memory_engine
 from memory_engine import Engine, Thread
 from memory_engine import events as e
+from memory_engine.thread import handle_of
 from memory_engine.views.report import memory_report
 from memory_engine.views.screen.view import ProactiveTool
 from tests.command_line import Run
@@ -59,14 +60,14 @@ async def hostile(thread: Thread) -> None:
 async def test_C6_a_report_shows_memory_cache_and_messages(thread: Thread) -> None:
     """Figures, durations left, and every message that the agent receives."""
     await talked(thread)
-    report = await thread.report()
+    report = await thread.views.report()
     assert EXPECTED == report.text == str(report)
 
 
 async def test_C6_a_reports_data_are_plain_json(thread: Thread) -> None:
     """A program gets the same figures, and the messages whole."""
     await talked(thread)
-    data = json.loads(json.dumps(dict((await thread.report()).data)))
+    data = json.loads(json.dumps(dict((await thread.views.report()).data)))
     assert ("t", "ABC123", 2, 0, 0, True) == (
         data["thread_id"], data["session"], data["exchanges"], data["summary_bytes"],
         data["llm_compressions"], data["cycle_open"],
@@ -79,7 +80,7 @@ async def test_C6_a_reports_data_are_plain_json(thread: Thread) -> None:
 async def test_C6_a_report_is_logged(thread: Thread, caplog: pytest.LogCaptureFixture) -> None:
     """One record with the text as its message and the data as its attributes."""
     with caplog.at_level(logging.INFO, "memory_engine.report"):
-        report = await thread.report()
+        report = await thread.views.report()
     (record,) = caplog.records
     assert (report.text, "t", report.data) == (
         record.getMessage(), record.__dict__["thread_id"], record.__dict__["memory"]
@@ -88,7 +89,7 @@ async def test_C6_a_report_is_logged(thread: Thread, caplog: pytest.LogCaptureFi
 
 async def test_C6_an_empty_thread_has_a_report(engine: Engine) -> None:
     """Nothing is there, and the report says so; the thread's id stands for the session's."""
-    text = (await (await engine.create_thread("t")).report()).text
+    text = (await (await engine.create_thread("t")).views.report()).text
     assert "Session: t | Exchanges: 0 | Summary: 0 bytes" in text
     assert text.endswith("=== AGENT RECEIVES (0 messages) ===")
 
@@ -96,7 +97,7 @@ async def test_C6_an_empty_thread_has_a_report(engine: Engine) -> None:
 async def test_C6_a_report_holds_no_control_characters(thread: Thread) -> None:
     """What would colour, move or turn the text is written out; joined emoji stay whole."""
     await hostile(thread)
-    text = (await thread.report()).text
+    text = (await thread.views.report()).text
     assert {"\n"} == {c for c in text if not c.isprintable() and c != "\u200d"}
     assert all(part in text for part in (r"\x1b[31mred", r"\x00", r"\u202eback", "👩\u200d👧"))
 
@@ -104,9 +105,9 @@ async def test_C6_a_report_holds_no_control_characters(thread: Thread) -> None:
 async def test_C6_a_report_of_the_past(thread: Thread) -> None:
     """As of an earlier seq it says what it would have said then."""
     await thread.screen.inject("x", [ProactiveTool(tool="t", result="r", duration=2)])
-    before = await thread.report()
+    before = await thread.views.report()
     await talked(thread)
-    assert before.text == (await memory_report(thread, at=1)).text
+    assert before.text == (await memory_report(handle_of(thread), at=1)).text
 
 
 @pytest.fixture
@@ -159,8 +160,8 @@ async def test_C6_without_conversation_memory_the_agent_receives_the_context(eng
     """A loop that only dispatches and asks for contexts sees in the report what its model sees."""
     thread = await engine.create_thread()
     await thread.dispatch_all([e.UserMessage(content="Where is it?"), e.LlmTextResponse(content="On its way.")])
-    report = await memory_report(thread)
+    report = await memory_report(handle_of(thread))
     assert (await thread.context()).messages == report.data["messages"]
     assert report.text.endswith("(2 messages) ===\n[1] USER: Where is it?\n[2] ASSISTANT: On its way.")
-    earlier = await memory_report(thread, at=1)
+    earlier = await memory_report(handle_of(thread), at=1)
     assert ["Where is it?"] == [message["content"] for message in earlier.data["messages"]]  # type: ignore[attr-defined]

@@ -88,8 +88,8 @@ def test_a_day_with_it(tmp_path: Path) -> None:
         past = thread.at(1)
         assert (1, 1, sync.Past) == (past.seq, past.info().events, type(past))
         assert isinstance(past, sync.Thread)
-        assert 2 == thread.bisect(lambda then: len(then.scratchpad.read()) == 1).seq
-        assert "1.0" in str(thread.why("1.0"))
+        assert 2 == thread.replay.bisect(lambda then: len(then.scratchpad.read()) == 1).seq
+        assert "1.0" in str(thread.replay.why("1.0"))
         assert engine.stats().events == engine.call(lambda engine: engine.stats()).events
     with pytest.raises(errors.EngineClosed):
         thread.info()
@@ -201,7 +201,7 @@ def test_many_threads_and_two_engines(tmp_path: Path) -> None:
             list(pool.map(lambda n: (one, other)[n % 2].dispatch("t", HELLO), range(40)))
         assert [20, 20] == [engine.thread("t").info().events for engine in (one, other)]
         with sync.open(tmp_path / "c.db") as third:
-            one.thread("t").export(tmp_path / "t.jsonl")
+            one.thread("t").replay.export(tmp_path / "t.jsonl")
             assert 20 == one.copy_to(third).events
             one.close()
             assert 20 == third.thread("t").info().events

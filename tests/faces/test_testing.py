@@ -175,9 +175,9 @@ async def test_a_compactor_that_fails_is_in_the_log() -> None:
         for _ in nonsense:
             with pytest.raises(errors.CompactorFailed):
                 await thread.compact()
-        types = [recorded.type for recorded in await thread.latest(2 * len(nonsense))]
+        types = [recorded.type for recorded in await thread.replay.latest(2 * len(nonsense))]
         assert ["compaction_started", "compaction_failed"] * len(nonsense) == types
-        assert (before, True) == (list((await thread.state()).chunks()), (await thread.verify()).ok)
+        assert (before, True) == (list((await thread.state()).chunks()), (await thread.replay.verify()).ok)
 
 
 # FaultyStore and RecordingObserver

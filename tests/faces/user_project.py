@@ -153,7 +153,7 @@ async def engines(path: str) -> None:
         assert_type(await engine.verify(), list[VerifyReport])
         assert_type(await engine.search("parcel"), Found)
         assert_type(await engine.correlated("order-17"), list[RecordedEvent])
-        assert_type(await engine.anchors(), list[Anchor])
+        assert_type(await engine.admin.anchors(), list[Anchor])
         assert_type(engine.user("u1"), User)
         assert_type(engine.tenant("acme"), Tenant)
         assert_type(engine.agent("coder"), Agent)
@@ -174,15 +174,32 @@ async def threads(thread: Thread) -> None:
     assert_type(await thread.compact(), CompactionReport)
     assert_type(await thread.forget(chunk_ids=["1.0"]), Receipt)
     assert_type(await thread.fork(), Thread)
-    assert_type(thread.of(Highlights), Highlights)
+    assert_type(thread.views.of(Highlights), Highlights)
     assert_type(thread.scratchpad, Scratchpad)
     assert_type(thread.promotion, Promotion)
-    assert_type(thread.flows, Flows)
+    assert_type(thread.views.flows, Flows)
     assert_type(thread.conversation, Conversation)
     assert_type(thread.tool_cache, ToolCache)
     assert_type(thread.screen, Screen)
     assert_type(thread.memory, Memory)
+    assert_type(await thread.views.report(), Report)
+
+
+async def older_names(thread: Thread, engine: Engine) -> None:
+    """The names that moved lead to what they led to; a name that never was is an error."""
+    assert_type(await thread.verify(), VerifyReport)
+    assert_type(await thread.diff(1, 2), Diff)
+    assert_type(await thread.undo_compaction("c", reason="wrong"), Receipt)
+    assert_type(await thread.view("preferences", at=1), dict[str, object])
+    assert_type(thread.flows, Flows)
     assert_type(await thread.report(), Report)
+    assert_type(await engine.user("u1").chunk("1.0"), Chunk)
+    assert_type(await (await thread.at(1)).export("t.jsonl"), ExportReport)
+    assert_type(await engine.anchors(), list[Anchor])
+    async for event in engine.reader.events(thread.id, after=0, upto=9):
+        assert_type(event, RecordedEvent)
+    thread.verfy  # type: ignore[attr-defined]  # pyright: ignore[reportCallIssue, reportArgumentType]  # noqa: B018
+    engine.bakcup  # type: ignore[attr-defined]  # pyright: ignore[reportCallIssue, reportArgumentType]  # noqa: B018
 
 
 async def looking_back(thread: Thread) -> None:

@@ -83,7 +83,7 @@ async def test_what_was_forgotten_or_deleted_leaves_a_request_at_once() -> None:
         await engine.thread("old").forget(event_ids=[event_id], reason="it moved")
         left = await asked(engine, request="r1")
         assert ("ten amperes" in left, "blue tin" in left) == (True, False)
-        await engine.thread("also").delete(reason="it is over")
+        await engine.thread("also").admin.delete(reason="it is over")
         assert "" == await asked(engine, request="r1")
 
 

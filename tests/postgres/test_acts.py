@@ -11,6 +11,7 @@ import pytest
 import memory_engine
 from memory_engine import EngineConfig, RetentionRule, UserMessage
 from memory_engine.core.threads import Head, ThreadRecord
+from memory_engine.engine import kernel_of
 from memory_engine.errors import ActFailed, ActRefused, LegalHold, StorageFailed
 from memory_engine.storage.postgres import PostgresStore, schema
 from memory_engine.storage.postgres.address import parse
@@ -47,8 +48,8 @@ async def two_tenants(url: str) -> tuple[str, str]:
 async def opened_by_the_owner(url: str) -> Sequence[Act]:
     """The acts, once an engine of the owner's was open, which goes on with those that are not done."""
     async with memory_engine.open(url) as engine:
-        await engine.kernel.tasks.wait()
-        return await engine.acts()
+        await kernel_of(engine).tasks.wait()
+        return await engine.admin.acts()
 
 
 async def said(url: str) -> Mapping[str, Sequence[str]]:
@@ -81,9 +82,9 @@ async def test_an_act_on_another_tenant_changes_nothing(url: str, kind: str, thr
     assert UNTOUCHED == await said(url)
     async with memory_engine.open(url) as engine:
         with pytest.raises(ActFailed, match=r"'theirs'.*retry_failed") as given_up:
-            await engine.finish_acts()
+            await engine.admin.finish_acts()
         with pytest.raises(ActFailed) as again:
-            await engine.finish_acts(retry_failed=True)
+            await engine.admin.finish_acts(retry_failed=True)
     assert ("planted", 3, True, 4) == (
         given_up.value.act,
         given_up.value.failures,
@@ -102,7 +103,7 @@ async def test_what_a_role_may_ask_for_the_owner_finishes(url: str, kind: str) -
         thread = await engine.create_thread("more", tenant_id="acme")
         await thread.dispatch(UserMessage(content="and a chair"), event_id="order")
         with pytest.raises(StorageFailed, match="VACUUM"):
-            await (thread.delete() if kind == "delete" else thread.erase(["order"]))
+            await (thread.admin.delete() if kind == "delete" else thread.admin.erase(["order"]))
     await plant(acme, "planted", kind, await plan_for(url, kind, "ours"))
     assert ["done", "done"] == [act.state for act in await opened_by_the_owner(url)]
     left = {"ours": ["[redacted]", "memory_forget", "events_erased"]} if kind == "erase" else {}
@@ -155,7 +156,7 @@ async def test_without_row_security_an_act_needs_the_right_to_delete(url: str) -
     await plant(with_login(url, role), "held", "hold", {"thread_id": "u"}, done_at_us=1)
     async with memory_engine.open(url) as engine:
         with pytest.raises(LegalHold):
-            await engine.thread("u").delete()
+            await engine.thread("u").admin.delete()
 
 
 @pytest.mark.parametrize("kind", ["erase", "hold", "release", "delete"])
@@ -173,28 +174,28 @@ async def test_bytes_that_a_role_writes_keep_nobody_from_acting(url: str, kind: 
     acts = await opened_by_the_owner(url)
     assert {"done" if done_at_us else "failed"} == {act.state for act in acts}
     async with memory_engine.open(url) as engine:
-        assert [] == await engine.holds()
-        await engine.thread("theirs").hold()
+        assert [] == await engine.admin.holds()
+        await engine.thread("theirs").admin.hold()
         with pytest.raises(LegalHold):
-            await engine.thread("theirs").delete()
-        assert (await engine.thread("ours").erase(["order"])).is_done
+            await engine.thread("theirs").admin.delete()
+        assert (await engine.thread("ours").admin.erase(["order"])).is_done
 
 
 async def test_a_role_holds_and_releases_its_own_alone(url: str) -> None:
     """Its hold on another tenant is none, and it ends no hold of the owner's. Its own count."""
     acme, _ = await two_tenants(url)
     async with memory_engine.open(url) as engine:
-        kept = await engine.thread("ours").hold(by="counsel")
+        kept = await engine.thread("ours").admin.hold(by="counsel")
         await plant(acme, "h1", "hold", {"tenant_id": "other"}, done_at_us=1)
         await plant(acme, "h2", "hold", {"thread_id": "theirs"}, done_at_us=1)
         await plant(acme, "h3", "hold", {"tenant_id": "acme"}, done_at_us=1)
         await plant(acme, "r1", "release", {"holds": [kept.id]}, done_at_us=1)
-        assert ["h3", kept.id] == [one.id for one in await engine.holds()]
+        assert ["h3", kept.id] == [one.id for one in await engine.admin.holds()]
         await plant(acme, "r2", "release", {"holds": ["h3"]}, done_at_us=1)
-        assert [kept.id] == [one.id for one in await engine.holds()]
-        assert (await engine.thread("theirs").erase(["order"])).is_done
+        assert [kept.id] == [one.id for one in await engine.admin.holds()]
+        assert (await engine.thread("theirs").admin.erase(["order"])).is_done
         with pytest.raises(LegalHold):
-            await engine.thread("ours").delete()
+            await engine.thread("ours").admin.delete()
 
 
 async def test_what_a_role_says_is_done_retention_does(url: str) -> None:
@@ -202,7 +203,7 @@ async def test_what_a_role_says_is_done_retention_does(url: str) -> None:
     acme, _ = await two_tenants(url)
     await plant(acme, "planted", "erase", await plan_for(url, "erase", "theirs"), done_at_us=1)
     async with memory_engine.open(url) as engine:
-        await engine.retain([RetentionRule(act="erase", older_than=timedelta(microseconds=1), tenant_id="other")])
+        await engine.admin.retain([RetentionRule(act="erase", older_than=timedelta(microseconds=1), tenant_id="other")])
     assert "[redacted]" == (await said(url))["theirs"][0]
 
 
@@ -210,7 +211,7 @@ async def test_an_act_beyond_its_asker_is_not_copied(url: str, tmp_path: Path) -
     """In a file it would be anybody's. Those that its asker may have go along, and are finished there."""
     acme, _ = await two_tenants(url)
     async with memory_engine.open(url) as source:
-        kept = await source.thread("theirs").hold(by="counsel")
+        kept = await source.thread("theirs").admin.hold(by="counsel")
         await plant(acme, "h", "hold", {"tenant_id": "other"}, done_at_us=1)
         await plant(acme, "r", "release", {"holds": [kept.id]}, done_at_us=1)
         await plant(acme, "foreign", "delete", await plan_for(url, "delete", "theirs"))
@@ -218,9 +219,9 @@ async def test_an_act_beyond_its_asker_is_not_copied(url: str, tmp_path: Path) -
         await plant(acme, "own", "erase", await plan_for(url, "erase", "ours"))
         async with memory_engine.open(str(tmp_path / "copy.db")) as target:
             await source.copy_to(target)
-            assert {"own", kept.id} == {act.id for act in await target.acts()}
-            assert 1 == len(await target.finish_acts())
-            assert [kept.id] == [one.id for one in await target.holds()]
+            assert {"own", kept.id} == {act.id for act in await target.admin.acts()}
+            assert 1 == len(await target.admin.finish_acts())
+            assert [kept.id] == [one.id for one in await target.admin.holds()]
             [first] = [one async for one in target.thread("ours").events(upto=1)]
             assert UserMessage(content="[redacted]") == first.event
 

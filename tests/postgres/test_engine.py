@@ -10,6 +10,7 @@ import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, ToolCall, UserMessage
 from memory_engine import events as e
 from memory_engine.administration.proof import find_texts
+from memory_engine.engine import kernel_of
 from memory_engine.errors import BackupFailed, LegalHold, ReadOnly, SchemaError, ThreadNotFound
 from memory_engine.testing import FakeCompactor
 from memory_engine.views.checkpoints.events import CheckpointSaved
@@ -28,12 +29,12 @@ async def test_golden_logs_are_read_and_shown_as_from_a_file(url: str, path: Pat
     """Hashes, state and views come out as they were written down, and the export is the file again."""
     expected = json.loads((LOGS / RELEASE / DIGESTS).read_text(encoding="utf-8"))[path.name]
     async with memory_engine.open(url) as engine:
-        report = await engine.import_log(path, scopes="as exported")
+        report = await engine.transfer.import_log(path, scopes="as exported")
         thread = engine.thread(report.thread_id)
-        verified = await thread.verify()
+        verified = await thread.replay.verify()
         assert (None, expected["redacted"]) == (verified.divergence, verified.redacted)
         found = await digest_of(engine, report.thread_id)
-        await thread.export(tmp_path / "again.jsonl")
+        await thread.replay.export(tmp_path / "again.jsonl")
     then, views = expected.pop("views"), found.pop("views")
     assert isinstance(views, dict)
     assert expected == {"redacted": report.redacted, **found}
@@ -49,13 +50,13 @@ async def test_what_one_exports_the_other_imports(url: str, tmp_path: Path, *, t
     path = tmp_path / "t.jsonl"
     async with memory_engine.open(source) as engine:
         thread = await talk(engine)
-        await thread.export(path)
+        await thread.replay.export(path)
         expected = await rows(engine, "t"), await shown(thread), await thread.info()
     async with memory_engine.open(target) as engine:
-        await engine.import_log(path, scopes="as exported")
+        await engine.transfer.import_log(path, scopes="as exported")
         thread = engine.thread("t")
         assert expected == (await rows(engine, "t"), await shown(thread), await thread.info())
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
         assert len(TALK) + 1 == (await thread.dispatch(UserMessage(content="And on it goes."))).seq
 
 
@@ -65,17 +66,17 @@ async def test_a_thread_lives_as_in_a_file(url: str) -> None:
         thread = await talk(engine)
         await engine.user("ann").preferences.update("verbosity", "concise")
         await thread.dispatch_all([UserMessage(content=f"{LONG} {n}.") for n in range(8)])
-        await thread.settle()
+        await thread.compaction.settle()
         compacted = [one async for one in thread.events() if one.type == "compaction_completed"]
         assert compacted
         fork = await thread.fork(at=5, thread_id="f")
         await fork.dispatch(UserMessage(content="Another way."))
         then = (await (await thread.at(2)).context()).messages
         assert ["Ann: My bike is blue."] == [one["content"] for one in then if one["role"] == "user"]
-        assert (await thread.verify()).ok
-        assert (await fork.verify()).ok
+        assert (await thread.replay.verify()).ok
+        assert (await fork.replay.verify()).ok
         state = await shown(thread)
-        assert len([one async for one in thread.events()]) == (await thread.rebuild()).events
+        assert len([one async for one in thread.events()]) == (await thread.replay.rebuild()).events
         assert state == await shown(thread)
     async with memory_engine.open(url, config=FEW) as engine:
         assert state == await shown(engine.thread("t"))
@@ -91,20 +92,20 @@ async def test_what_is_forgotten_erased_and_deleted_is_gone(url: str) -> None:
         assert "zanzibar" in (await thread.search("zanzibar shed"))[0].text
         await thread.forget(chunk_ids=[secret.chunks[0].id])
         assert not [hit for hit in await thread.search("zanzibar") if "zanzibar" in hit.text]
-        report = await thread.erase(seqs=[secret.seq], by="ann", reason="asked")
+        report = await thread.admin.erase(seqs=[secret.seq], by="ann", reason="asked")
         assert report.proof is not None
         assert report.proof.ok
         assert "not the server's files" in report.proof.files[0]
-        assert (await find_texts(engine.kernel, ["zanzibar"])).ok
-        assert (await thread.verify()).ok
-        await thread.hold(reason="a court")
+        assert (await find_texts(kernel_of(engine), ["zanzibar"])).ok
+        assert (await thread.replay.verify()).ok
+        await thread.admin.hold(reason="a court")
         with pytest.raises(LegalHold):
-            await thread.delete()
-        await thread.release()
-        await thread.delete(by="ann", reason="asked")
+            await thread.admin.delete()
+        await thread.admin.release()
+        await thread.admin.delete(by="ann", reason="asked")
         with pytest.raises(ThreadNotFound):
             await thread.info()
-        assert (await find_texts(engine.kernel, ["bicycles"])).ok
+        assert (await find_texts(kernel_of(engine), ["bicycles"])).ok
         assert 0 == (await (await engine.open_thread("t")).info()).events
 
 
@@ -119,7 +120,7 @@ async def test_a_view_finds_rows_whose_keys_hold_anything(url: str) -> None:
         await thread.dispatch(UserMessage(content="With a \0 inside."))
         found = [await thread.memory.recall(key) for key in keys]
         assert [f"Fact {n}" for n in range(len(keys))] == [entry.value for entry in found if entry is not None]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_a_store_that_is_only_read_refuses_writes(url: str) -> None:
@@ -141,7 +142,7 @@ async def test_a_backup_names_the_tools_of_the_server(url: str, tmp_path: Path) 
     """There is no file to copy."""
     async with memory_engine.open(url) as engine:
         with pytest.raises(BackupFailed, match="pg_dump"):
-            await engine.backup(tmp_path / "copy")
+            await engine.admin.backup(tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 
 
@@ -163,7 +164,7 @@ async def test_a_proof_reads_what_rows_on_the_server_say(url: str) -> None:
         await thread.dispatch(e.LlmToolCall(calls=(call,)))
         pieces = (to_text(b"Ten boxes for Aagot, and twelve boxes for somebody else."), to_text(os.urandom(300_000)))
         await thread.dispatch(CheckpointSaved(id="1", state=Packed("json", ("{}",)), pieces=pieces))
-        proof = await find_texts(engine.kernel, ["Søren", "Aagot", "Kierkegaard"])
+        proof = await find_texts(kernel_of(engine), ["Søren", "Aagot", "Kierkegaard"])
         places = {place.partition(": ")[::2] for place in proof.left}
         assert ("events.payload of thread t, event 601", "text 1") in places
         assert [("text 2", True)] == [(n, ", event 602, piece 0" in place) for place, n in places if n == "text 2"]

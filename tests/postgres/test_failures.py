@@ -14,6 +14,7 @@ import pytest
 import memory_engine
 from memory_engine import NewEvent, UserMessage
 from memory_engine.core.threads import Head, ThreadRecord
+from memory_engine.engine import kernel_of
 from memory_engine.errors import (
     InvalidArgument,
     InvalidIdentifier,
@@ -253,7 +254,7 @@ async def test_cancelled_senders_lose_no_event_and_send_none_twice(url: str) -> 
             await asyncio.wait([task])
             await thread.dispatch_all([new])
         assert [f"id-{n}" for n in range(24)] == [one.id async for one in thread.events()]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def made_and_closed(url: str) -> None:
@@ -285,17 +286,17 @@ async def test_the_privileges_of_the_page_are_enough(store: PostgresStore, url: 
         thread = await talk(engine)
         await thread.search("bike")
         await engine.user("ann").preferences.update("verbosity", "concise")
-        assert (await thread.verify()).ok
-        await thread.rebuild()
-        assert await engine.store.lease("t")
+        assert (await thread.replay.verify()).ok
+        await thread.replay.rebuild()
+        assert await kernel_of(engine).store.lease("t")
         with pytest.raises(StorageFailed, match="VACUUM"):
-            await thread.delete()
+            await thread.admin.delete()
         assert "t" not in [one.id for one in await engine.threads()]
         with pytest.raises(StorageFailed, match="privilege"):
-            await ask_as(engine.store, "UPDATE @.events SET type = 'x'")
+            await ask_as(kernel_of(engine).store, "UPDATE @.events SET type = 'x'")
     async with memory_engine.open(url) as engine:
-        await engine.finish_acts()
-        assert [True] == [act.done_at_us > 0 for act in await engine.acts() if act.kind == "delete"]
+        await engine.admin.finish_acts()
+        assert [True] == [act.done_at_us > 0 for act in await engine.admin.acts() if act.kind == "delete"]
 
 
 async def ask_as(store: Store, sql: str) -> None:

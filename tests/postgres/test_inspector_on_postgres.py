@@ -22,7 +22,7 @@ async def make(url: str) -> None:
         thread = await engine.create_thread("talk", user_id="ann")
         for n in range(9):
             await thread.dispatch(UserMessage(content=f"word {n} and so on " * 9))
-            await thread.settle()
+            await thread.compaction.settle()
         await thread.search("word")
 
 

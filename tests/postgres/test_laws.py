@@ -83,11 +83,11 @@ async def test_the_same_log_gives_the_same_hits_as_in_memory(
             thread = await here.create_thread("t")
             for _ in range(copies):
                 await views.each(thread, events)
-            await thread.export(path)
-            await there.import_log(path, scopes="as exported")
+            await thread.replay.export(path)
+            await there.transfer.import_log(path, scopes="as exported")
             other = there.thread("t")
             for one in (thread, other):
-                await one.prepare_search()
+                await one.admin.prepare_search()
             at = data.draw(st.integers(0, (await thread.info()).events))
             assert await contents(thread) == await contents(other)
             for query in QUERIES:

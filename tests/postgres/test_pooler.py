@@ -32,7 +32,7 @@ async def test_engines_with_more_connections_than_the_server_gives_share_them() 
         said = [event.event.content async for event in third.thread("shared").events()]  # type: ignore[union-attr]
         assert sorted(f"{number} says {n}" for number in range(ENGINES) for n in range(6)) == sorted(said)
         for info in await first.threads():
-            assert (await second.thread(info.id).verify()).ok
+            assert (await second.thread(info.id).replay.verify()).ok
 
 
 async def test_a_thread_is_opened_again_as_it_was() -> None:

@@ -49,18 +49,18 @@ async def test_a_role_reads_the_rows_of_its_tenant_alone(url: str) -> None:
     async with memory_engine.open(other) as engine:
         thread = await engine.create_thread("theirs", tenant_id="other", user_id="bo")
         await thread.dispatch_all([UserMessage(content=f"{SECRET} {n}") for n in range(40)])
-        await thread.prepare_search()
+        await thread.admin.prepare_search()
         await thread.scratchpad.write(SECRET)
         with pytest.raises(StorageFailed, match="VACUUM"):  # the owner finishes it; the act, with its reason, is there
-            await thread.erase([(await thread.latest(1))[0].id], by="bo", reason=SECRET)
-        assert 1 == len(await engine.acts())
+            await thread.admin.erase([(await thread.replay.latest(1))[0].id], by="bo", reason=SECRET)
+        assert 1 == len(await engine.admin.acts())
     async with memory_engine.open(acme) as engine:
         ours = await engine.create_thread("ours", tenant_id="acme")
         await ours.dispatch(UserMessage(content="our bike is blue"))
         assert ["ours"] == [info.id for info in await engine.threads()]
-        assert [] == await engine.acts()
+        assert [] == await engine.admin.acts()
         assert (await ours.search("bike")).hits
-        assert (await ours.verify()).ok
+        assert (await ours.replay.verify()).ok
         for look in (engine.thread("theirs").context, engine.thread("theirs").info):
             with pytest.raises(ThreadNotFound):
                 await look()

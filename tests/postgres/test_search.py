@@ -8,6 +8,7 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, Event, LlmTextResponse, UserMessage
+from memory_engine.engine import kernel_of
 from memory_engine.store.passages import PLACES_BITS, LookUp
 from tests.golden_logs import LOGS, logs_in
 from tests.recall_samples import QUERIES, TALK, contents
@@ -49,8 +50,8 @@ async def filled(engine: Engine) -> None:
     thread = await engine.create_thread("t")
     await thread.search("anything")
     await thread.dispatch_all(list(said()))
-    await thread.settle()
-    await engine.store.passages.index_words("t")
+    await thread.compaction.settle()
+    await kernel_of(engine).store.passages.index_words("t")
     await thread.dispatch_all([UserMessage(content=f"The harbour at last, {n}.") for n in range(5)])
 
 
@@ -59,18 +60,18 @@ async def test_a_look_up_answers_the_same(url: str, tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     async with memory_engine.open(str(tmp_path / "log.db")) as file, memory_engine.open(url) as server:
         await filled(file)
-        await file.thread("t").export(path)
-        await server.import_log(path, scopes="as exported")
+        await file.thread("t").replay.export(path)
+        await server.transfer.import_log(path, scopes="as exported")
         for engine in (file, server):
-            await engine.thread("t").prepare_search()
+            await engine.thread("t").admin.prepare_search()
         assert await contents(file.thread("t")) == await contents(server.thread("t"))
         last = (await file.thread("t").info()).events
         for wanted in questions(last):
-            expected = await file.store.passages.look_up("t", wanted)
-            found = await server.store.passages.look_up("t", wanted)
+            expected = await kernel_of(file).store.passages.look_up("t", wanted)
+            found = await kernel_of(server).store.passages.look_up("t", wanted)
             assert expected == msgspec.structs.replace(found, unindexed=expected.unindexed), wanted
-            fitting = await file.store.passages.fitting("t", wanted)
-            assert list(fitting) == list(await server.store.passages.fitting("t", wanted))
+            fitting = await kernel_of(file).store.passages.fitting("t", wanted)
+            assert list(fitting) == list(await kernel_of(server).store.passages.fitting("t", wanted))
 
 
 @pytest.mark.parametrize("name", ["everything.jsonl.gz", "sales.jsonl.gz", "tenant-acme.jsonl.gz"])
@@ -78,8 +79,8 @@ async def test_a_search_finds_the_same(url: str, tmp_path: Path, name: str) -> N
     """Hits, their order and their texts, on the golden logs."""
     [path] = [path for path in logs_in(LOGS / RELEASE) if path.name == name]
     async with memory_engine.open(str(tmp_path / "log.db")) as file, memory_engine.open(url) as server:
-        thread_id = (await file.import_log(path, scopes="as exported")).thread_id
-        await server.import_log(path, scopes="as exported")
+        thread_id = (await file.transfer.import_log(path, scopes="as exported")).thread_id
+        await server.transfer.import_log(path, scopes="as exported")
         for query in (*QUERIES, *WORDS):
             if query:
                 assert await file.thread(thread_id).search(query) == await server.thread(thread_id).search(query)
@@ -92,8 +93,8 @@ async def test_words_go_with_their_passages(url: str) -> None:
         thread = engine.thread("t")
         receipt = await thread.dispatch(UserMessage(content="Quagga zebra crossing."))
         await thread.dispatch_all([UserMessage(content=f"Filler {n}.") for n in range(80)])
-        await engine.store.passages.index_words("t")
+        await kernel_of(engine).store.passages.index_words("t")
         await thread.forget(chunk_ids=[receipt.chunks[0].id])
-        looked = await engine.store.passages.look_up("t", LookUp(terms=("quagga", "harbour")))
+        looked = await kernel_of(engine).store.passages.look_up("t", LookUp(terms=("quagga", "harbour")))
         assert 0 == looked.holding["quagga"] < looked.holding["harbour"]
-        assert {} == dict(await engine.store.faults("t"))
+        assert {} == dict(await kernel_of(engine).store.faults("t"))

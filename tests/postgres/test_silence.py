@@ -40,7 +40,7 @@ async def test_calls_to_a_silent_server_end_and_go_on_when_it_speaks(proxy: Prox
         [receipt] = await thread.dispatch_all([event])
         assert 2 == receipt.seq
         assert ["asked"] == [one.id async for one in thread.events() if one.seq > 1]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_an_engine_closes_while_the_server_is_silent(proxy: Proxy) -> None:

@@ -7,6 +7,7 @@ import pytest
 import memory_engine
 from memory_engine import Destination, MemoryShared
 from memory_engine.core.events.delivery import FactsDelivered
+from memory_engine.engine import kernel_of
 from memory_engine.errors import IntegrityError, InvalidEvent, ThreadHasForks
 from memory_engine.events import MemoryAppended
 from memory_engine.projections.outbox import FACTS, OUTBOX, OutboxFact, WaitingFact
@@ -26,7 +27,7 @@ async def plant_fact(url: str, thread_id: str, destination: Destination, arrival
     async with memory_engine.open(url) as engine:
         for fold, row in ((OUTBOX, waiting), (FACTS, fact)):
             change = ProjectionChange(fold.name, fold.version, {fact.id: msgspec.json.encode(row)}, 1)
-            await engine.kernel.store.write_projection(thread_id, change)
+            await kernel_of(engine).store.write_projection(thread_id, change)
 
 
 @pytest.mark.parametrize("target", [Destination("tenant", "other"), Destination("user", "bo", "other")])
@@ -39,7 +40,7 @@ async def test_a_planted_fact_for_another_tenant_is_refused(url: str, target: De
     async with memory_engine.open(url) as engine:
         await engine.settle()
         sender = engine.agent("a", tenant_id="acme")
-        await sender.delivered()
+        await sender.views.delivered()
         to = engine.tenant("other") if target.kind == "tenant" else engine.user("bo", tenant_id="other")
         assert not await to.exists()
         [noted] = [one.event async for one in sender.events() if isinstance(one.event, FactsDelivered)]
@@ -47,7 +48,7 @@ async def test_a_planted_fact_for_another_tenant_is_refused(url: str, target: De
         assert "tenant 'other'" in noted.refused[0].reason
         own = MemoryShared(destination=Destination("agent", "b", "acme"), layer="episodic", content="ours")
         await sender.dispatch(own)
-        await sender.delivered()
+        await sender.views.delivered()
         assert await engine.agent("b", tenant_id="acme").exists()
 
 
@@ -57,8 +58,8 @@ async def test_who_delivers_is_told_of_a_planted_fact(url: str) -> None:
     async with memory_engine.open(url) as engine:
         await plant_fact(acme, "ours", Destination("tenant", "other"))
         with pytest.raises(InvalidEvent, match="stay within a tenant"):
-            await engine.thread("ours").delivered()
-        await engine.thread("ours").delivered()
+            await engine.thread("ours").views.delivered()
+        await engine.thread("ours").views.delivered()
 
 
 async def test_a_planted_fact_erases_and_forgets_nothing_elsewhere(url: str) -> None:
@@ -68,9 +69,9 @@ async def test_a_planted_fact_erases_and_forgets_nothing_elsewhere(url: str) -> 
         bo = engine.user("bo", tenant_id="other")
         await bo.dispatch(POISON, event_id="theirs")
         await plant_fact(acme, "ours", Destination("user", "bo", "other"), "theirs")
-        assert (await engine.thread("ours").erase(["order"])).is_done
+        assert (await engine.thread("ours").admin.erase(["order"])).is_done
         assert [POISON] == [one.event async for one in bo.events()]
-        await engine.thread("ours").delete()
+        await engine.thread("ours").admin.delete()
         assert [POISON] == [one.event async for one in bo.events()]
 
 
@@ -99,9 +100,9 @@ async def test_a_planted_fork_keeps_nobody_from_deleting(url: str) -> None:
             [one async for one in engine.thread("claims").events()]
         fork = await engine.thread("theirs").fork(at=1)
         with pytest.raises(ThreadHasForks):
-            await engine.thread("theirs").delete()
-        assert (await fork.delete()).is_done
-        assert (await engine.thread("theirs").delete()).is_done
+            await engine.thread("theirs").admin.delete()
+        assert (await fork.admin.delete()).is_done
+        assert (await engine.thread("theirs").admin.delete()).is_done
     assert [("claims",), ("ours",)] == [
         tuple(row)
         for row in await ask(

@@ -8,6 +8,7 @@ import pytest
 import memory_engine
 from memory_engine import EngineConfig, UserMessage
 from memory_engine.core.threads import Head, ThreadRecord
+from memory_engine.engine import kernel_of
 from memory_engine.storage.postgres import PostgresStore, upkeep
 from memory_engine.storage.postgres.address import parse
 from memory_engine.testing import FakeCompactor, Hangs
@@ -27,7 +28,7 @@ async def test_two_engines_write_to_one_thread(url: str) -> None:
         ]
         receipts = await asyncio.gather(*sent)
         assert list(range(1, 21)) == sorted(receipt.seq for receipt in receipts)
-        assert (await one.thread("t").verify()).ok
+        assert (await one.thread("t").replay.verify()).ok
         assert 20 == (await other.thread("t").info()).events
 
 
@@ -73,10 +74,10 @@ async def test_what_one_deletes_the_other_shows_no_more(url: str, monkeypatch: p
     async with memory_engine.open(url) as one, memory_engine.open(url) as other:
         thread = await talk(one)
         assert (await other.thread("t").context()).messages
-        before = other.store.generation
+        before = kernel_of(other).store.generation
         [said] = [event async for event in thread.events() if event.type == "user_message"]
-        await thread.erase([said.id], by="ann", reason="asked")
-        while other.store.generation == before:  # noqa: ASYNC110 - it is the store that looks
+        await thread.admin.erase([said.id], by="ann", reason="asked")
+        while kernel_of(other).store.generation == before:  # noqa: ASYNC110 - it is the store that looks
             await asyncio.sleep(0.005)
         shown = [str(message) for message in (await other.thread("t").context()).messages]
         assert not [text for text in shown if "My bike is blue" in text]
@@ -108,12 +109,12 @@ async def test_a_compaction_that_its_engine_left_open_is_closed_by_the_next(url:
         await compactor.begun.wait()
         async with memory_engine.open(url, config=config) as other:
             await other.thread("t").state()
-            assert (await other.store.head("t")).open_compaction
+            assert (await kernel_of(other).store.head("t")).open_compaction
         await ask(url, "UPDATE @.leases SET until = clock_timestamp() - interval '1 second'")
         async with memory_engine.open(url, config=config) as other:
             await other.thread("t").dispatch(UserMessage(content="And on."))
             types = [event.type async for event in other.thread("t").events()]
             assert "compaction_abandoned" in types
-            assert not (await other.store.head("t")).open_compaction
+            assert not (await kernel_of(other).store.head("t")).open_compaction
         compacting.cancel()
         await asyncio.wait([compacting])

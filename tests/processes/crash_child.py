@@ -104,7 +104,7 @@ async def warm(path: str) -> None:
         thread = await engine.create_thread("warm")
         for n in range(POLICY.threshold + 4):
             await thread.dispatch(event_of(f"warm/{n}"))
-        await thread.settle()
+        await thread.compaction.settle()
 
 
 async def send(thread: Thread, life: int, sender: int) -> None:

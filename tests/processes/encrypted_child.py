@@ -42,7 +42,7 @@ async def rekey(path: str, keys: list[str]) -> None:
     print("open", flush=True)
     while True:
         at = 1 - at
-        await engine.rekey(keys[at] or None, plain=not keys[at])
+        await engine.admin.rekey(keys[at] or None, plain=not keys[at])
         print(at, flush=True)
 
 

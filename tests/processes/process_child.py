@@ -102,15 +102,15 @@ class Child:
 
     async def pause(self, thread_id: str) -> Answer:
         """Pause a thread."""
-        return [_told(await self.engine.thread(thread_id).pause())]
+        return [_told(await self.engine.thread(thread_id).admin.pause())]
 
     async def resume(self, thread_id: str) -> Answer:
         """Let a thread go on."""
-        return [_told(await self.engine.thread(thread_id).resume())]
+        return [_told(await self.engine.thread(thread_id).admin.resume())]
 
     async def archive(self, thread_id: str) -> Answer:
         """Archive a thread."""
-        await self.engine.thread(thread_id).archive()
+        await self.engine.thread(thread_id).admin.archive()
         return ["archived"]
 
     async def compact(self, thread_id: str) -> Answer:

@@ -9,6 +9,7 @@ import pytest
 
 import memory_engine
 from memory_engine import EngineConfig, UserMessage
+from memory_engine.engine import kernel_of
 from tests.command_line import Run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,7 +58,7 @@ async def test_a_killed_copy_goes_on_where_it_was(tmp_path: Path, target: str) -
             thread = await engine.create_thread(name)
             await thread.dispatch_all([UserMessage(content=f"{name}{n}") for n in range(1_100)])
         await (await engine.thread("b").fork(700, thread_id="fork")).dispatch(UserMessage(content="on its own"))
-        await (await engine.create_thread("gone")).delete()
+        await (await engine.create_thread("gone")).admin.delete()
     for calls in (2, 3, 5, 14):  # three pages and a word for each of the first threads
         await killed(source, target, calls)
     async with (
@@ -66,7 +67,7 @@ async def test_a_killed_copy_goes_on_where_it_was(tmp_path: Path, target: str) -
     ):
         report = await here.copy_to(there)
         assert (True, 4, 4_001) == (report.ok, report.threads, report.events)
-        assert ["gone"] == list(await there.store.taken())
+        assert ["gone"] == list(await kernel_of(there).store.taken())
         seqs = [recorded.seq async for recorded in there.thread("b").events()]
         assert list(range(1, 1_101)) == seqs
     assert await heads(source) == await heads(target)

@@ -32,4 +32,4 @@ async def test_of_two_processes_that_count_no_save_is_lost(back_end: str, tmp_pa
         thread = engine.thread("count")
         assert 2 * SAVES == number(await thread.state())
         assert 2 * SAVES == (await thread.info()).events
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok

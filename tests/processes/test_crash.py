@@ -11,6 +11,7 @@ from attrs import define, field
 
 import memory_engine
 from memory_engine import Engine, EngineConfig, NewEvent
+from memory_engine.engine import kernel_of
 from tests.conversations import NEVER
 from tests.depth import DEEP
 from tests.processes import crash_child
@@ -81,7 +82,7 @@ async def check(row: Row, *, retry: bool, verify: bool) -> None:
 async def _check_compactions(engine: Engine, row: Row, thread_id: str) -> None:
     """Every compaction that was started has an end, and one that was abandoned changed nothing."""
     rows = await sound_log(engine, thread_id)
-    events = [engine.reader.decode(thread_id, stored) for stored in rows if stored.type in (STARTED, *ENDS)]
+    events = [kernel_of(engine).reader.decode(thread_id, stored) for stored in rows if stored.type in (STARTED, *ENDS)]
 
     def ids(*types: str) -> list[str]:
         return [getattr(event.event, "compaction_id", "") for event in events if event.type in types]

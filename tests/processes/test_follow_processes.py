@@ -7,6 +7,7 @@ from pathlib import Path
 
 import memory_engine
 from memory_engine import EngineConfig
+from memory_engine.thread import handle_of
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITER = """
@@ -59,7 +60,7 @@ async def test_a_writer_that_is_killed_leaves_a_log_that_goes_on(tmp_path: Path)
         await first.wait()
         second = await writer(path, "b")
         assert 0 == await second.wait()
-        last = await engine.thread("t").last_seq()
+        last = await handle_of(engine.thread("t")).last_seq()
         seqs += [(await anext(events)).seq for _ in range(last - 5)]
         assert list(range(1, last + 1)) == seqs
 

@@ -55,5 +55,5 @@ async def test_nobody_writes_while_an_orphan_zeroes_pages(tmp_path: Path) -> Non
             pass
     await asyncio.to_thread(Path(waits).write_text, "")
     async with memory_engine.open(path) as engine:
-        await engine.finish_acts()
+        await engine.admin.finish_acts()
         assert [] == await engine.threads()

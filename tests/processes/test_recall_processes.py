@@ -8,6 +8,7 @@ from pathlib import Path
 
 import memory_engine
 from memory_engine import Engine, UserMessage
+from memory_engine.engine import kernel_of
 from memory_engine.testing import HashEmbedder
 from tests.depth import DEEP
 from tests.recall_samples import contents
@@ -27,14 +28,14 @@ async def child(path: Path, name: str, count: int) -> asyncio.subprocess.Process
 async def check(engine: Engine, acknowledged: set[str]) -> None:
     """Every acknowledged message is found, every passage has its vector, and the index is what the log says."""
     thread = engine.thread("t")
-    await thread.prepare_search()
+    await thread.admin.prepare_search()
     assert 0 == (await thread.search("parcel")).waiting
     for name in random.sample(sorted(acknowledged), min(10, len(acknowledged))):
         assert f"parcel {name} left the depot" == (await thread.search(f"parcel {name}", limit=1))[0].text
     kept = await contents(thread)
-    vectors = await engine.store.passages.vectors("t", HashEmbedder(32).name, 0)
+    vectors = await kernel_of(engine).store.passages.vectors("t", HashEmbedder(32).name, 0)
     assert len(kept) - 1 == sum(len(rows.places) for rows in vectors)
-    await thread.rebuild()
+    await thread.replay.rebuild()
     assert kept == await contents(thread)
 
 
@@ -84,7 +85,7 @@ async def test_killed_amid_bringing_documents_none_that_was_reported_is_missing(
         assert FILES + 1 == len(await tenant.documents.list()) == (await tenant.info()).events
         thread = engine.thread(tenant.id)
         kept = await contents(thread)
-        await thread.rebuild()
+        await thread.replay.rebuild()
         assert kept == await contents(thread)
 
 

@@ -81,7 +81,7 @@ async def test_nothing_is_lost_to_a_small_model(address: str) -> None:
         assert said == [one.event for one in (await events(thread))[: len(said)]]
         assert RULE in str((await thread.context(max_tokens=1_000)).messages)
         assert await thread.search("customs form 7-C")
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
         exchange = await thread.conversation.finalize_cycle("How was it?", "It was fine in the valley. " * 80)
         assert exchange.answer
 
@@ -128,9 +128,9 @@ async def compacted_in_the_end(thread: Thread) -> None:
         reason, why = error.reason, error.error
         last = [one.event for one in await events(thread) if one.type == "compaction_failed"][-1]
         assert (reason, why) == (getattr(last, "reason", ""), getattr(last, "error", ""))
-        await thread.update(policy=CompactionPolicy(hard_tokens=300, keep_recent=0, deadline_s=SECONDS))
+        await thread.admin.update(policy=CompactionPolicy(hard_tokens=300, keep_recent=0, deadline_s=SECONDS))
         await thread.context(max_tokens=1_000)
-    await thread.settle()
+    await thread.compaction.settle()
     assert [one for one in await events(thread) if one.type == "compaction_completed"]
 
 

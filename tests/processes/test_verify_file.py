@@ -185,7 +185,7 @@ async def test_a_thread_that_goes_while_it_is_verified_is_left_out(many: str) ->
 
         async def remove() -> None:
             await deleting.wait()
-            await engine.thread("t4").delete()
+            await engine.thread("t4").admin.delete()
 
         task = asyncio.ensure_future(remove())
         reports = await verify_file(many, progress=delete)

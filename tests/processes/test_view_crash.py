@@ -13,6 +13,7 @@ from attrs import define, field
 import memory_engine
 from memory_engine import Engine, RecordedEvent
 from memory_engine import events as e
+from memory_engine.engine import kernel_of
 from memory_engine.projections.outbox import FACTS, OUTBOX, OutboxFact
 from memory_engine.runtime.scoped import scope_of
 from memory_engine.views.conversation.fold import CONVERSATION, tally_of
@@ -48,7 +49,7 @@ class Told:
 async def check(path: str, told: Told, *, verify: bool) -> None:
     """After a death: the file as whoever opens it next finds it; with `verify` all that derives from it too."""
     async with memory_engine.open(path, config=CONFIG) as engine:
-        told.left += len(await engine.store.holders(OUTBOX.name, OUTBOX.version))
+        told.left += len(await kernel_of(engine).store.holders(OUTBOX.name, OUTBOX.version))
         await engine.settle()
         logs = {info.id: await log(engine.thread(info.id)) for info in await engine.threads()}
         await check_facts(engine, logs)
@@ -65,12 +66,12 @@ async def check(path: str, told: Told, *, verify: bool) -> None:
 async def views(engine: Engine, thread_id: str) -> dict[str, dict[str, object]]:
     """The rows of every view."""
     thread = engine.thread(thread_id)
-    return {one.name: await thread.view(one.name) for one in builtin_projections()}
+    return {one.name: await thread.views.read(one.name) for one in builtin_projections()}
 
 
 async def rebuilt(engine: Engine, thread_id: str) -> dict[str, dict[str, object]]:
     """The rows of every view, made again."""
-    await engine.thread(thread_id).rebuild()
+    await engine.thread(thread_id).replay.rebuild()
     return await views(engine, thread_id)
 
 
@@ -78,10 +79,10 @@ async def check_facts(engine: Engine, logs: dict[str, list[RecordedEvent]]) -> N
     """Every fact is where it belongs, once, and none waits."""
     sent: Counter[tuple[str, str]] = Counter()
     for thread_id in logs:
-        assert 0 == len(await engine.thread(thread_id).rows(OUTBOX))
-        for fact in (await engine.thread(thread_id).view(FACTS.name)).values():
+        assert 0 == len(await engine.thread(thread_id).views.rows(OUTBOX))
+        for fact in (await engine.thread(thread_id).views.read(FACTS.name)).values():
             assert isinstance(fact, OutboxFact)
-            sent[scope_of(engine.kernel, fact.destination).id, fact.arrival] += 1
+            sent[scope_of(kernel_of(engine), fact.destination).id, fact.arrival] += 1
     came = Counter((name, event.id) for name, events in logs.items() for event in events if event.id[:5] == "fact:")
     assert sent == came
     assert set(came.values()) <= {1}
@@ -101,7 +102,7 @@ async def check_told(engine: Engine, told: Told, events: list[RecordedEvent]) ->
     assert {f"question {name}?" for name in told.of("exchange")} <= set(finished)
     assert set(finished.values()) <= {1}
     if events:
-        assert len(finished) == tally_of(await engine.thread("t").rows(CONVERSATION)).finished
+        assert len(finished) == tally_of(await engine.thread("t").views.rows(CONVERSATION)).finished
     screens = Counter(event.event.content for event in events if isinstance(event.event, e.ScreenInjected))
     assert {f"screen {name}" for name in told.of("screen")} <= set(screens)
     results = {event.event.result for event in events if isinstance(event.event, e.ToolResultCached)}

@@ -87,7 +87,7 @@ async def test_a_view_is_rebuilt_while_others_write(tmp_path: Path) -> None:
 
         async def rebuild() -> None:
             for _ in range(15):
-                await one.thread("t").rebuild()
+                await one.thread("t").replay.rebuild()
                 await asyncio.sleep(0)
 
         await asyncio.gather(write(one, 0), write(other, 100), rebuild())

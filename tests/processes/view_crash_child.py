@@ -58,8 +58,8 @@ async def promote(engine: Engine, thread: Thread, name: str, n: int) -> None:
 async def please(engine: Engine, thread: Thread, name: str, n: int) -> None:
     """A flow that becomes a playbook."""
     calls = [PlaybookCall("look", {"n": n})]
-    await thread.flows.completed(f"flow {n % 3}", user_query=f"query {name}", tool_calls=calls, flow_id=name)
-    await thread.flows.feedback(True, flow_id=name)
+    await thread.views.flows.completed(f"flow {n % 3}", user_query=f"query {name}", tool_calls=calls, flow_id=name)
+    await thread.views.flows.feedback(True, flow_id=name)
     say("playbook", name)
 
 

@@ -46,7 +46,7 @@ async def work(engine: Engine, who: str, rounds: int) -> dict[str, list[str]]:
         await thread.dispatch(
             MemoryShared(destination=Destination("agent", "b", "acme"), layer="episodic", content=f"sent {name}")
         )
-        await thread.delivered()
+        await thread.views.delivered()
         said["sent"].append(f"sent {name}")
     await engine.settle()
     return said

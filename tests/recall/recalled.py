@@ -53,5 +53,5 @@ async def asked(
         thread = await engine.create_thread("t")
         for event in events:
             await thread.dispatch(event)
-            await thread.settle()
+            await thread.compaction.settle()
         return await thread.context(max_tokens, query=query, policy=ContextPolicy(blocks=()))

@@ -25,7 +25,7 @@ async def test_without_a_question_nothing_changes() -> None:
         thread = await engine.create_thread()
         for event in talk(20):
             await thread.dispatch(event)
-            await thread.settle()
+            await thread.compaction.settle()
         plain = await thread.context(600)
         await thread.context(600, query=ASKED)
         assert plain == await thread.context(600, policy=ContextPolicy(summary=0, recent=0))
@@ -67,7 +67,7 @@ async def test_of_a_summary_that_does_not_fit_whole_statements_are_shown() -> No
         thread = await engine.create_thread()
         for event in said:
             await thread.dispatch(event)
-            await thread.settle()
+            await thread.compaction.settle()
         statements = {line.text for chunk in (await thread.state()).chunks() for line in chunk.lines}
         for budget in range(150, 1_600, 50):
             context = await thread.context(budget, query="Who brings the cake?")

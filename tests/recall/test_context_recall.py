@@ -163,7 +163,7 @@ async def test_what_a_pinned_chunk_says_is_not_recalled() -> None:
     async with memory_engine.open(":memory:", config=KEPT) as engine:
         thread = await engine.create_thread()
         await thread.dispatch_all([*talk(20), ExternalInject(content=CODE, retention="critical")])
-        await thread.mark_critical("2.0")
+        await thread.compaction.mark_critical("2.0")
         context = await thread.context(600, query=ASKED, policy=ALONE)
         marked = await thread.context(900, query="word1", policy=ALONE)
     assert 1 == str(context.messages).count(CODE)
@@ -186,7 +186,7 @@ async def test_what_was_forgotten_does_not_come_back(config: EngineConfig) -> No
     async with memory_engine.open(":memory:", config=config) as engine:
         thread = await engine.create_thread()
         await thread.dispatch_all([*turns(6), user(CODE), *turns(5, start=7)])
-        await thread.settle()
+        await thread.compaction.settle()
         found = [await thread.context(900, query=query, policy=ALONE) for query in (ASKED, "zzz")]
         seq = (await thread.info()).events
         await thread.forget(chunk_ids=["7.0"])
@@ -407,7 +407,7 @@ async def test_any_context_is_valid_and_in_its_budget(
         thread = await engine.create_thread()
         for events in said:
             await thread.dispatch_all(events)
-            await thread.settle()
+            await thread.compaction.settle()
         try:
             context = await thread.context(max_tokens, query=query, policy=ALONE)
             other = await thread.context(max_tokens, query="something else", policy=ALONE)

@@ -147,7 +147,7 @@ async def test_S7_whatever_the_way_there_a_document_is_its_last_version(versions
         assert [piece.text for piece in split(last.sections, splitting)] == await texts(tenant.documents, "t")
         keys = [place.key for place in document.passages]
         assert len(keys) == len(set(keys))
-        assert (await tenant.verify()).divergence is None
+        assert (await tenant.replay.verify()).divergence is None
 
 
 async def test_S7_a_removed_document_is_found_as_of_no_seq(engine: Engine) -> None:
@@ -218,7 +218,7 @@ async def test_S7_forgetting_reaches_documents(engine: Engine) -> None:
     changed = HANDBOOK.replace("fourteen", "thirty")
     await tenant.documents.add(changed, id="h")
     await found(tenant.documents, "refunds")
-    (latest,) = await tenant.latest(1)
+    (latest,) = await tenant.replay.latest(1)
     await tenant.forget(event_ids=[latest.id])
     document = await tenant.documents.get("h")
     assert document is not None
@@ -232,9 +232,9 @@ async def test_S7_a_document_of_which_all_is_forgotten_is_gone(engine: Engine) -
     """Nothing of it stays in the view, not even its id; it may come back."""
     tenant = engine.tenant("acme")
     await tenant.documents.add(HANDBOOK, id="secret")
-    (event,) = await tenant.latest(1)
+    (event,) = await tenant.replay.latest(1)
     await tenant.forget(event_ids=[event.id])
-    assert "secret" not in str(await tenant.view("documents"))
+    assert "secret" not in str(await tenant.views.read("documents"))
     await tenant.documents.add(HANDBOOK, id="secret")
     assert 3 == len(await tenant.documents.passages("secret"))
 
@@ -384,8 +384,8 @@ async def test_S7_the_view_equals_its_past(tmp_path: Path) -> None:
     async with memory_engine.open(path) as engine:
         tenant = engine.tenant("acme")
         assert (before, now) == (await tenant.documents.list(at=1), await tenant.documents.list())
-        assert (await tenant.verify()).ok
-        await tenant.rebuild()
+        assert (await tenant.replay.verify()).ok
+        await tenant.replay.rebuild()
         assert now == await tenant.documents.list()
 
 
@@ -400,4 +400,4 @@ async def test_S7_odd_events_break_nothing(engine: Engine) -> None:
     ):
         await tenant.dispatch(event)
     assert () == await tenant.documents.list()
-    assert (await tenant.verify()).ok
+    assert (await tenant.replay.verify()).ok

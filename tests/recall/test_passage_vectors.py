@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 import memory_engine
 from memory_engine import UserMessage
+from memory_engine.engine import kernel_of
 from memory_engine.errors import InvalidVector
 from memory_engine.llm.vectors import packed, quantized
+from memory_engine.recall.service import Recall
 from memory_engine.storage.vectors import quantized as coding
 from memory_engine.storage.vectors.exact import ExactIndex
 from memory_engine.storage.vectors.quantized import QuantizedVectors
@@ -193,7 +195,7 @@ async def made(path: str) -> list[list[Answer]]:
     async with memory_engine.open(path, embedder=HashEmbedder(64), config=KEPT) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all([UserMessage(content=f"parcel {n} of word{n % 70}") for n in range(150)])
-        await thread.prepare_search()
+        await thread.admin.prepare_search()
     return await found(path)
 
 
@@ -202,7 +204,7 @@ async def found(path: str) -> list[list[Answer]]:
     async with memory_engine.open(path, embedder=HashEmbedder(64), config=KEPT) as engine:
         answers = [await engine.thread("t").search(question) for question in QUESTIONS]
         assert {("hybrid", 0)} == {(one.how, one.waiting) for one in answers}
-        assert {} == await engine.store.faults("t")
+        assert {} == await kernel_of(engine).store.faults("t")
         return [[(hit.text, hit.likeness or 0.0) for hit in hits] for hits in answers]
 
 
@@ -254,7 +256,7 @@ async def test_vectors_of_an_older_release_are_taken_over(
         if not has_numpy:
             patched.setitem(__import__("sys").modules, "numpy", None)
         async with memory_engine.open(path) as engine:
-            assert {} == await engine.store.faults("t")
+            assert {} == await kernel_of(engine).store.faults("t")
     assert_as_before(expected, await found(path))
     assert left_behind(path) == (False, 0)
 
@@ -266,8 +268,8 @@ async def test_damaged_vectors_of_an_older_release_are_made_again(tmp_path: Path
     expected = await made(path)
     as_an_older_release(path, spoiled)
     async with memory_engine.open(path, embedder=HashEmbedder(64), config=KEPT) as engine:
-        assert 150 == await engine.recall.embedding.waiting("t")
-        await engine.thread("t").prepare_search()
+        assert 150 == await kernel_of(engine)[Recall].embedding.waiting("t")
+        await engine.thread("t").admin.prepare_search()
     assert_as_before(expected, await found(path))
 
 
@@ -283,10 +285,10 @@ async def test_damaged_blocks_leave_words_and_do_not_stop_a_forgetting(tmp_path:
         assert ("lexical", True) == (answer.how, "is damaged" in answer.failure)
         assert "parcel 17 of word17" == answer[0].text
         await thread.forget(event_ids=[answer[0].event_id])
-        await thread.prepare_search()
+        await thread.admin.prepare_search()
         answer = await thread.search("parcel 17", limit=150)
         assert ("hybrid", False) == (answer.how, "parcel 17 of word17" in {hit.text for hit in answer})
-        kept = await engine.store.passages.vectors("t", HashEmbedder(64).name, 0)
+        kept = await kernel_of(engine).store.passages.vectors("t", HashEmbedder(64).name, 0)
         assert 149 == sum(len(rows.places) for rows in kept)
 
 
@@ -297,7 +299,7 @@ async def test_a_forgotten_vector_is_in_no_block(tmp_path: Path) -> None:
     async with memory_engine.open(path, embedder=HashEmbedder(64), config=KEPT) as engine:
         thread = engine.thread("t")
         (hit,) = await thread.search("parcel 17", limit=1)
-        (rows,) = await engine.store.passages.vectors("t", HashEmbedder(64).name, 0)
+        (rows,) = await kernel_of(engine).store.passages.vectors("t", HashEmbedder(64).name, 0)
         at = list(rows.places).index(hit.seq << PLACES_BITS)
         numbers = bytes(rows.numbers[128 * at : 128 * (at + 1)])
         assert 1 == holding(path, numbers)

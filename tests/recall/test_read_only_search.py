@@ -16,9 +16,12 @@ from hypothesis import strategies as st
 
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, Event, UserMessage
+from memory_engine.engine import kernel_of
 from memory_engine.recall.hits import Found
+from memory_engine.recall.service import Recall
 from memory_engine.storage.sqlite.passage_overlay import PassageOverlay
 from memory_engine.testing import HashEmbedder
+from memory_engine.thread import handle_of
 from memory_engine.views.items.view import Items
 from tests.recall_samples import QUERIES, TALK
 from tests.trust.older_files import contents
@@ -67,7 +70,7 @@ def told(found: Found) -> object:
 
 def overlay(engine: Engine) -> PassageOverlay:
     """The index of an engine that only reads."""
-    index = engine.recall.indexing.passages
+    index = kernel_of(engine)[Recall].indexing.passages
     assert isinstance(index, PassageOverlay)
     return index
 
@@ -113,9 +116,9 @@ async def gone_from(engine: Engine, gone: Gone) -> None:
     for name, drawn in gone.seqs.items():
         thread = engine.thread(name)
         if seqs := [seq for seq in sorted(drawn) if seq <= (await thread.info()).events]:
-            await (thread.erase if gone.is_erased else thread.forget)(seqs=seqs)
+            await (thread.admin.erase if gone.is_erased else thread.forget)(seqs=seqs)
     if gone.deleted:
-        await engine.thread(gone.deleted).delete()
+        await engine.thread(gone.deleted).admin.delete()
 
 
 @settings(max_examples=20)
@@ -190,11 +193,11 @@ async def test_what_was_erased_or_deleted_is_found_no_more(tmp_path: Path) -> No
             await (await writer.create_thread(name)).dispatch_all([UserMessage(content=text) for text in texts])
         async with memory_engine.open(path, config=READS) as reader:
             assert {"t", "u"} == {hit.thread_id for hit in await reader.search("swordfish")}
-            await writer.thread("t").erase(seqs=[1])
+            await writer.thread("t").admin.erase(seqs=[1])
             assert [] == [hit.text for hit in await reader.thread("t").search("swordfish")]
             assert {"u"} == {hit.thread_id for hit in await reader.search("swordfish")}
             assert 1 == (await reader.thread("u").search("swordfish"))[0].seq
-            await writer.thread("u").delete()
+            await writer.thread("u").admin.delete()
             assert [] == list(await reader.search("swordfish"))
             await (await writer.create_thread("u")).dispatch(UserMessage(content="Swordfish again."))
             assert [("u", 1)] == [(hit.thread_id, hit.seq) for hit in await reader.search("swordfish")]
@@ -217,7 +220,7 @@ async def test_a_long_log_is_answered_from_what_is_there(tmp_path: Path, monkeyp
     async with memory_engine.open(path, config=WRITES) as writer:
         await writer.thread("t").dispatch(UserMessage(content="Good night."))
         async with memory_engine.open(path, config=WRITES) as other:
-            await other.thread("t").prepare_search()
+            await other.thread("t").admin.prepare_search()
         await writer.thread("t").dispatch(UserMessage(content="Pottery at round 109 too."))
         async with memory_engine.open(path, config=AT_ONCE) as reader:
             for found in (await reader.thread("t").search("pottery"), await reader.search("pottery", user_id="u")):
@@ -250,7 +253,7 @@ async def test_a_whole_index_in_the_file_is_the_one_that_is_asked(tmp_path: Path
     path = tmp_path / "m.db"
     await talked(path)
     async with memory_engine.open(path, config=WRITES) as writer:
-        await writer.thread("t").prepare_search()
+        await writer.thread("t").admin.prepare_search()
     async with unchanged(tmp_path), memory_engine.open(path, config=READS, embedder=HashEmbedder(16)) as reader:
         assert 300 == (await reader.thread("t").search("harbour")).waiting
         await reader.search("harbour", user_id="u")
@@ -275,7 +278,7 @@ async def test_stored_vectors_are_not_made_again(tmp_path: Path) -> None:
         thread = await writer.create_thread("t", user_id="u")
         await thread.dispatch_all([UserMessage(content=f"Crate {n}.") for n in range(200)])
         async with memory_engine.open(path, config=WRITES, embedder=HashEmbedder(16)) as other:
-            await other.thread("t").prepare_search()
+            await other.thread("t").admin.prepare_search()
         await thread.dispatch_all([UserMessage(content=f"Crate {n}.") for n in range(200, 205)])
         for several in (False, True):
             embedder = Counting(16)
@@ -315,7 +318,7 @@ async def test_contexts_and_views_are_searched_too(tmp_path: Path) -> None:
         await thread.dispatch_all([UserMessage(content=f"{text} Round {n}.") for n in range(20) for _, text in TALK])
         await writer.tenant("acme").documents.add_text("The lighthouse keeper repairs the lamp.", title="Lamp")
         await thread.memory.append("semantic", "The keeper's name is Olaf.")
-        await Items(thread).put(("lamps",), "first", {"text": "a lamp of brass"})
+        await Items(handle_of(thread)).put(("lamps",), "first", {"text": "a lamp of brass"})
     (tmp_path / "copy").mkdir()
     shutil.copy2(path, tmp_path / "copy" / "m.db")
 
@@ -327,7 +330,7 @@ async def test_contexts_and_views_are_searched_too(tmp_path: Path) -> None:
             (await past.context(400, query="pottery")).messages,
             (await past.search("pottery")).hits,
             (await engine.tenant("acme").documents.search("lamp")).hits,
-            await Items(thread).search("brass", ("lamps",)),
+            await Items(handle_of(thread)).search("brass", ("lamps",)),
             await thread.memory.search(None, "keeper"),
         ]
 

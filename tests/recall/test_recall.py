@@ -14,9 +14,11 @@ import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, Plugin, Thread
 from memory_engine import events as e
 from memory_engine.core.records import NewEvent
+from memory_engine.engine import kernel_of
 from memory_engine.errors import InvalidSearch, ModelError, ThreadNotFound
 from memory_engine.language import text as analysis
 from memory_engine.language.text import stemmer_version
+from memory_engine.recall.service import Recall
 from memory_engine.store.passages import Extracted, Text, index_version
 from memory_engine.testing import HashEmbedder
 from tests.recall_samples import TALK
@@ -90,7 +92,7 @@ async def test_what_a_compaction_covers_is_still_found() -> None:
     async with memory_engine.open(":memory:", config=config) as engine:
         thread = await engine.create_thread()
         await talk(thread)
-        await thread.settle()
+        await thread.compaction.settle()
         assert any(chunk.type == "compacted" for chunk in (await thread.state()).chunks())
         assert "We settled on Biscuit. My niece insisted." in await texts(thread, "What is the puppy called?")
         found = await thread.search("harbour", kinds=["summary"])
@@ -252,7 +254,7 @@ async def test_a_deleted_thread_leaves_no_word_in_the_file(tmp_path: Path) -> No
             await other.dispatch(e.UserMessage(content=f"plain number {n}"))
         assert 1 == len(await thread.search("quokka7", limit=1))
         await other.search("plain")
-        await thread.delete()
+        await thread.admin.delete()
         assert 10 == len(await other.search("plain"))
     assert -1 == path.read_bytes().find(b"quokka")
 
@@ -314,7 +316,7 @@ async def test_with_an_embedder_down_words_find_and_the_result_says_so() -> None
         assert ("lexical", True) == (found.how, "unplugged" in found.failure)
         assert "We settled on Biscuit. My niece insisted." in [hit.text for hit in found]
         embedder.is_down = False
-        await thread.prepare_search()
+        await thread.admin.prepare_search()
         found = await thread.search("What is the puppy called?")
         assert ("hybrid", "", 0) == (found.how, found.failure, found.waiting)
 
@@ -330,7 +332,7 @@ async def test_vectors_are_made_once_and_outlive_the_process(tmp_path: Path) -> 
             if expected > 1:
                 thread = await engine.create_thread("t")
                 await talk(thread)
-            await thread.prepare_search()
+            await thread.admin.prepare_search()
             assert "hybrid" == (await thread.search("Biscuit")).how
         assert expected == embedder.asked
 
@@ -342,11 +344,11 @@ async def test_another_model_takes_over_when_its_vectors_are_made() -> None:
     async with memory_engine.open(":memory:", embedder=old) as engine:
         thread = await engine.create_thread()
         await talk(thread)
-        await thread.prepare_search()
+        await thread.admin.prepare_search()
         steps: list[tuple[int, int]] = []
-        await engine.recall.change_embedder(new, lambda done, total: steps.append((done, total)))
+        await kernel_of(engine)[Recall].change_embedder(new, lambda done, total: steps.append((done, total)))
         assert [(len(TALK), len(TALK))] == steps
-        assert [new.name] == list(await engine.store.passages.models(thread.id))
+        assert [new.name] == list(await kernel_of(engine).store.passages.models(thread.id))
         assert "hybrid" == (await thread.search("Biscuit")).how
 
 
@@ -355,11 +357,11 @@ async def test_forgetting_reaches_words_and_vectors() -> None:
     async with memory_engine.open(":memory:", embedder=HashEmbedder(64)) as engine:
         thread = await engine.create_thread()
         await talk(thread)
-        await thread.prepare_search()
+        await thread.admin.prepare_search()
         (hit,) = await thread.search("cello in Graz", limit=1)
         await thread.forget(event_ids=[hit.event_id])
         assert hit.event_id not in {one.event_id for one in await thread.search("cello in Graz", limit=50)}
-        kept = await engine.store.passages.vectors(thread.id, HashEmbedder(64).name, 0)
+        kept = await kernel_of(engine).store.passages.vectors(thread.id, HashEmbedder(64).name, 0)
         assert len(TALK) - 1 == sum(len(rows.places) for rows in kept)
 
 

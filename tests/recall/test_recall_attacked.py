@@ -10,8 +10,10 @@ import pytest
 import memory_engine
 from memory_engine import Plugin, Thread
 from memory_engine import events as e
+from memory_engine.engine import kernel_of
 from memory_engine.errors import ModelError, ReducerError
 from memory_engine.llm.vectors import Vector
+from memory_engine.recall.service import Recall
 from memory_engine.store.passages import Extracted, Text
 from memory_engine.testing import HashEmbedder
 from tests.recall.recalled import KEPT
@@ -253,7 +255,7 @@ async def test_settling_waits_for_what_is_being_embedded() -> None:
             for _ in range(rounds):
                 await asyncio.sleep(0)
             await engine.settle()
-            assert 0 == await engine.recall.embedding.waiting(thread.id)
+            assert 0 == await kernel_of(engine)[Recall].embedding.waiting(thread.id)
 
 
 async def test_a_rebuild_while_passages_are_embedded_leaves_none_without_a_vector() -> None:
@@ -265,10 +267,12 @@ async def test_a_rebuild_while_passages_are_embedded_leaves_none_without_a_vecto
             await thread.dispatch_all([user(f"parcel {n}") for n in range(150)])
             for _ in range(rounds):
                 await asyncio.sleep(0)
-            await thread.rebuild()
+            await thread.replay.rebuild()
             await engine.settle()
             model = HashEmbedder(16).name
-            embedded = sum(len(rows.places) for rows in await engine.store.passages.vectors(thread.id, model, 0))
+            embedded = sum(
+                len(rows.places) for rows in await kernel_of(engine).store.passages.vectors(thread.id, model, 0)
+            )
             assert 150 == embedded
 
 
@@ -281,7 +285,7 @@ async def test_a_thread_that_is_deleted_during_a_search_over_many_does_not_end_i
 
         async def delete() -> None:
             for n in range(6):
-                await engine.thread(f"t{n}").delete()
+                await engine.thread(f"t{n}").admin.delete()
 
         deleting = asyncio.create_task(delete())
         while not deleting.done():
@@ -327,15 +331,15 @@ async def test_a_change_of_models_happens_or_does_not(refuses_at: int) -> None:
             await thread.search("parcel")
 
         async def disturb() -> None:
-            await engine.thread("t3").delete()
+            await engine.thread("t3").admin.delete()
             for n in range(20):
                 await engine.thread("t0").dispatch(user(f"parcel {n}"))
 
         disturbing = asyncio.create_task(disturb())
         try:
-            await engine.recall.change_embedder(new)
+            await kernel_of(engine)[Recall].change_embedder(new)
         except ModelError:
-            assert (old, False) == (engine.recall.embedder, old.is_closed)
+            assert (old, False) == (kernel_of(engine)[Recall].embedder, old.is_closed)
         else:
-            assert (new, True) == (engine.recall.embedder, old.is_closed)
+            assert (new, True) == (kernel_of(engine)[Recall].embedder, old.is_closed)
         await disturbing

@@ -160,7 +160,7 @@ async def test_what_does_not_fit_takes_no_place(
     async with memory_engine.open(":memory:", config=CONFIG, plugins=[SHOP], embedder=embedder) as engine:
         thread = await engine.create_thread("t")
         await told(thread, turns, f"{FILLERS} needle")
-        await thread.prepare_search()
+        await thread.admin.prepare_search()
         found, expected = await searched(thread, narrow, f"needle {FILLERS}"), scanned(turns, narrow)
     assert min(narrow.limit, len(expected)) == len(found)
     assert set(found) <= expected

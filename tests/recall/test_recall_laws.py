@@ -36,7 +36,7 @@ async def test_an_index_kept_by_its_events_equals_one_made_of_the_log(events: Se
         await thread.search("first")
         await each(thread, events[first:])
         kept, found = await contents(thread), await answers(thread)
-        await thread.rebuild()
+        await thread.replay.rebuild()
         assert kept == await contents(thread)
         await made_anew(thread)
         assert kept == await contents(thread)
@@ -75,7 +75,7 @@ async def test_what_is_forgotten_is_in_no_index(events: Sequence[Event], first: 
             whole = await contents(thread)
             assert set() == {place >> 12 for place in whole} & seqs
             assert set() == {hit.seq for query in QUERIES for hit in await thread.search(query, at=len(logged))} & seqs
-            await thread.rebuild()
+            await thread.replay.rebuild()
             await made_anew(thread)
 
 
@@ -94,7 +94,7 @@ async def test_an_index_outlives_its_process(events: Sequence[Event], first: int
             thread = engine.thread("t")
             await each(thread, events[max(first, cut) :])
             kept = await contents(thread)
-            await thread.rebuild()
+            await thread.replay.rebuild()
             assert kept == await contents(thread)
             await made_anew(thread)
             assert kept == await contents(thread)
@@ -114,12 +114,12 @@ async def test_an_index_survives_a_failed_commit(events: Sequence[Event], commit
                 await thread.dispatch(event, event_id=f"e{number}")
             except StorageBusy:
                 await thread.dispatch(event, event_id=f"e{number}")
-        await thread.settle()
+        await thread.compaction.settle()
         kept = await contents(thread)
         try:
-            await thread.rebuild([], search=True)
+            await thread.replay.rebuild([], search=True)
         except StorageBusy:  # with few events the planned failure is this commit's
-            await thread.rebuild([], search=True)
+            await thread.replay.rebuild([], search=True)
         assert kept == await contents(thread)
         await made_anew(thread)
         assert kept == await contents(thread)

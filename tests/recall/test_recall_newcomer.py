@@ -10,7 +10,9 @@ import pytest
 import memory_engine
 from memory_engine import Engine, Thread, errors
 from memory_engine import events as e
+from memory_engine.engine import kernel_of
 from memory_engine.recall.embedders import CachedEmbedder
+from memory_engine.recall.service import Recall
 from memory_engine.testing import HashEmbedder
 from tests.recall.recalled import KEPT
 
@@ -144,7 +146,7 @@ async def test_models_are_checked_where_they_are_given() -> None:
     async with memory_engine.open(":memory:", embedder=HashEmbedder(64)) as engine:
         thread = await filled(engine)
         with pytest.raises(TypeError, match="is not an embedder"):
-            await engine.recall.change_embedder("openai/text-embedding-3-small")  # type: ignore[arg-type]
+            await kernel_of(engine)[Recall].change_embedder("openai/text-embedding-3-small")  # type: ignore[arg-type]
         assert "hybrid" == (await thread.search("pottery")).how
 
 

@@ -11,9 +11,11 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, Event, Plugin
 from memory_engine.core.codec import LARGE_CHARS
+from memory_engine.engine import kernel_of
 from memory_engine.errors import ReducerError
 from memory_engine.events import UserMessage
 from memory_engine.language.text import terms
+from memory_engine.recall.service import Recall
 from memory_engine.storage.passage_counts import counted
 from memory_engine.storage.passage_search import Lists, look_up
 from memory_engine.storage.passage_words import index_words
@@ -33,7 +35,7 @@ async def steps_to_look_at(path: Path, messages: int, wanted: LookUp) -> int:
         await thread.dispatch_all([UserMessage(content=f"note {n} of the day") for n in range(messages)])
         await thread.search("day")
         await engine.settle()
-        await thread.prepare_search()
+        await thread.admin.prepare_search()
     raw = sqlite3.connect(path)
     counted = 0
 
@@ -68,18 +70,18 @@ async def test_a_long_log_is_indexed_before_it_is_searched_while_nothing_is_writ
         few, many = await engine.create_thread("few"), await engine.create_thread("many")
         await few.dispatch_all([UserMessage(content=f"note {n}") for n in range(100)])
         await asyncio.sleep(0.2)
-        assert not await engine.recall.indexing.is_indexed("few")
+        assert not await kernel_of(engine)[Recall].indexing.is_indexed("few")
         await many.dispatch_all([UserMessage(content=f"harbour {n}") for n in range(LONG)])
         receipt = await many.dispatch(UserMessage(content="the quagga"))
         await asyncio.sleep(0.06)
         await many.forget(chunk_ids=[receipt.chunks[0].id])
         wanted = LookUp(terms=("harbour", "quagga"), unwanted=("summary",))
-        looked = await engine.store.passages.look_up("many", wanted)
+        looked = await kernel_of(engine).store.passages.look_up("many", wanted)
         for _ in range(200):
-            looked = await engine.store.passages.look_up("many", wanted)
+            looked = await kernel_of(engine).store.passages.look_up("many", wanted)
             await asyncio.sleep(0 if looked.seq == looked.head else 0.02)
         assert {"harbour": LONG, "quagga": 0} == looked.holding
-        assert await engine.recall.indexing.is_indexed("few")
+        assert await kernel_of(engine)[Recall].indexing.is_indexed("few")
 
 
 async def test_a_look_up_over_many_threads_does_not_ask_each(tmp_path: Path) -> None:
@@ -138,7 +140,7 @@ async def test_an_index_that_an_older_release_made_is_searched_by_tenant_at_once
         found = [await engine.search(question, tenant_id="acme", limit=50) for question in questions]
         assert expected == found
         assert {"t1", "t3", "t5"} == {hit.thread_id for hits in found for hit in hits}
-        assert {} == {n: faults for n in range(6) if (faults := dict(await engine.store.faults(f"t{n}")))}
+        assert {} == {n: faults for n in range(6) if (faults := dict(await kernel_of(engine).store.faults(f"t{n}")))}
 
 
 PLAIN = CompactionPolicy(enabled=False)
@@ -160,7 +162,7 @@ async def test_the_first_search_of_a_long_log_answers_from_what_is_there(
         assert 0 < found.unindexed <= 2_200
         assert 0 < (await engine.thread("t0").search("harbour 1099")).unindexed <= 1_100
         for n in range(2):
-            await engine.thread(f"t{n}").prepare_search()
+            await engine.thread(f"t{n}").admin.prepare_search()
         found = await engine.search("harbour 1099")
         assert (0, {("t0", 1_100), ("t1", 1_100)}) == (found.unindexed, {(hit.thread_id, hit.seq) for hit in found[:2]})
 
@@ -187,7 +189,7 @@ async def test_the_words_of_a_long_event_are_taken_beside_the_event_loop(
         await thread.dispatch(UserMessage(content=long))
         found = await thread.search("quagga")
         assert (True, True) == (1 in {hit.seq for hit in found}, found.unindexed > 100)
-        await thread.prepare_search()
+        await thread.admin.prepare_search()
         found = await thread.search("ship 9999")
         assert (2, 0) == (found[0].seq, found.unindexed)
     assert threads
@@ -200,7 +202,7 @@ async def test_the_sums_of_blocks_are_what_counting_gives(tmp_path: Path) -> Non
     async with memory_engine.open(str(path), config=EngineConfig(compaction=PLAIN)) as engine:
         thread = await engine.create_thread()
         receipts = await thread.dispatch_all([UserMessage(content=f"harbour {n} " * (n % 7)) for n in range(2_200)])
-        await thread.prepare_search()
+        await thread.admin.prepare_search()
         await thread.forget(chunk_ids=[receipts[n].chunks[0].id for n in (5, 1_500)])
         await thread.dispatch_all([UserMessage(content=f"day {n}") for n in range(20)])
     whole = (base(1), base(2) - 1)
@@ -265,7 +267,7 @@ async def test_a_text_that_waits_is_analysed_by_one_search_and_anew_when_somethi
         analysed.clear()
         assert [1, 1] == [len(await thread.search("word")) for _ in range(2)]
         assert [text] == analysed
-        await other.erase([said.event_id])
+        await other.admin.erase([said.event_id])
         assert 2 == len(await engine.threads())
         assert 1 == len(await thread.search("word"))
     assert [text, text] == analysed

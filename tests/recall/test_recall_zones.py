@@ -61,10 +61,10 @@ async def test_the_metadata_of_a_thread_overrides_the_engines_zone() -> None:
         for one in (thread, other):
             await say(one, "UTC", (4, 22, 30))
         assert ["5 May 2024"] == days(await thread.search("boiler"))
-        await thread.update(metadata={"timezone": "America/Lima"})
+        await thread.admin.update(metadata={"timezone": "America/Lima"})
         assert ["4 May 2024"] == days(await thread.search("boiler"))
         assert ["5 May 2024"] * 2 == days(await engine.search("boiler", thread_ids=[thread.id, other.id]))
-        await thread.update(metadata={"timezone": "my kitchen"})
+        await thread.admin.update(metadata={"timezone": "my kitchen"})
         assert ["5 May 2024"] == days(await thread.search("boiler"))
 
 
@@ -103,7 +103,7 @@ async def test_a_zone_changes_nothing_that_is_stored(tmp_path: Path) -> None:
             thread = await engine.open_thread("t")
             await thread.dispatch(UserMessage(content="The boiler hums."), event_id="e", occurred_at=at)
             shown = days(await thread.search("What did the boiler do on 5 May?"))
-            report = await thread.verify()
+            report = await thread.replay.verify()
             events = [(event.id, event.occurred_at) async for event in thread.events()]
             seen.append((shown, bool(report.ok), events, (await thread.info()).head_hash))
     assert [["4 May 2024"], ["5 May 2024"], ["4 May 2024"]] == [shown for shown, *_ in seen]

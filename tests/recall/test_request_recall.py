@@ -76,7 +76,7 @@ async def test_it_is_recorded_before_the_next_event_and_a_past_moment_shows_it(t
     assert block(context.messages) == block(past.messages)
     chunks = [*(await thread.state(at=first.seq)).chunks()]
     assert ["recalled", "user_message"] == [chunk.type for chunk in chunks[-3:-1]]
-    assert None is (await thread.verify()).divergence
+    assert None is (await thread.replay.verify()).divergence
 
 
 async def test_a_restart_keeps_it(tmp_path: Path) -> None:
@@ -226,16 +226,16 @@ async def test_a_compaction_leaves_it_while_its_request_is_in_work_and_drops_it_
         thread = await engine.create_thread()
         for event in [*talk(12), user(ASKED)]:
             await thread.dispatch(event)
-            await thread.settle()
+            await thread.compaction.settle()
         first = await thread.context(BUDGET, query="word3")
         assert first.recalled
         for n in range(20):
             await thread.dispatch_all(step(n, f"result {n}: " + "all is well. " * 30))
-            await thread.settle()
+            await thread.compaction.settle()
         assert block(first.messages) == block((await thread.context(4_000, query="word3")).messages)
         for event in [LlmTextResponse(content="Done."), *turns(12, start=90), user("Next?")]:
             await thread.dispatch(event)
-            await thread.settle()
+            await thread.compaction.settle()
         assert not [chunk for chunk in (await thread.state()).chunks() if chunk.type == "recalled"]
 
 
@@ -292,9 +292,9 @@ async def test_erasing_destroys_the_copies_in_other_threads_too(tmp_path: Path) 
         context = await thread.context(BUDGET, query=asked, recall_from=[mine])
         assert "Osterfeldt-77412" in context.recalled_text
         await thread.dispatch_all(step(1))
-        await mine.erase(event_ids=[kept.event_id])
-        await thread.erase(seqs=[31])
-        assert None is (await thread.verify()).divergence
+        await mine.admin.erase(event_ids=[kept.event_id])
+        await thread.admin.erase(seqs=[31])
+        assert None is (await thread.replay.verify()).divergence
     found = b"".join(file.read_bytes() for file in tmp_path.iterdir())  # noqa: ASYNC240 - a test waits for nobody
     assert (False, False) == (b"Osterfeldt-77412" in found, b"Quernheim-5513" in found)
 
@@ -303,7 +303,7 @@ async def test_clearing_the_thread_takes_it_along(thread: Thread) -> None:
     """What waits is not recorded in the new life either."""
     await begun(thread)
     await thread.context(BUDGET, query=ASKED)
-    await thread.clear()
+    await thread.admin.clear()
     await thread.dispatch(user(ASKED))
     assert [] == await of_type(thread, "context_recalled")
     assert () == (await thread.context(BUDGET, query=ASKED)).recalled
@@ -332,5 +332,5 @@ async def test_the_block_of_a_request_never_changes(seed: int, requests: int, fo
                     await thread.forget(seqs=[gone])
                 later = await thread.context(8_000, query=query)
                 assert block(first.messages) in [content(m) for m in later.messages] or not first.recalled
-            assert None is (await thread.verify()).divergence
+            assert None is (await thread.replay.verify()).divergence
             await thread.dispatch(LlmTextResponse(content=f"Answer {number}."))

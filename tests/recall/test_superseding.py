@@ -155,7 +155,7 @@ async def test_a_compaction_between_the_two_changes_nothing() -> None:
         thread = await told(engine, OLDER)
         for event in turns(30):
             await thread.dispatch(event)
-            await thread.settle()
+            await thread.compaction.settle()
         await thread.dispatch(UserMessage(content=NEWER))
         newer, older = [hit for hit in await thread.search(ASKED) if hit.text in {OLDER, NEWER}]
         assert (NEWER, OLDER) == (newer.text, older.text)

@@ -13,7 +13,7 @@ async def file(tmp_path: Path) -> Path:
     """The export of a short conversation."""
     path = tmp_path / "t.jsonl"
     async with memory_engine.open(":memory:") as engine:
-        await (await talk(engine)).export(path)
+        await (await talk(engine)).replay.export(path)
     return path
 
 

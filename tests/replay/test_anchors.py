@@ -56,13 +56,13 @@ async def test_X8_a_rewritten_log_verifies_and_is_found_by_its_anchor(tmp_path: 
     db = tmp_path / "t.db"
     async with memory_engine.open(str(db), config=NEVER) as engine:
         thread = await talk(engine)
-        early, late = await thread.anchor(1), await thread.anchor()
+        early, late = await thread.replay.anchor(1), await thread.anchor()
         log = await rows(engine, "t")
     rewrite(db, log, b"My bike is blue.", b"My bike is gray.")
     async with memory_engine.open(str(db), config=NEVER) as engine:
-        assert (await engine.thread("t").verify()).ok
-        assert "My bike is gray." == (await engine.thread("t").chunk("2.0")).content
-        assert [late] == await engine.check_anchors([early, late])
+        assert (await engine.thread("t").replay.verify()).ok
+        assert "My bike is gray." == (await engine.thread("t").replay.chunk("2.0")).content
+        assert [late] == await engine.admin.check_anchors([early, late])
 
 
 async def test_anchors_hold_while_a_log_goes_on(tmp_path: Path) -> None:
@@ -71,11 +71,11 @@ async def test_anchors_hold_while_a_log_goes_on(tmp_path: Path) -> None:
         async with memory_engine.open(where) as engine:
             thread = await talk(engine)
             await engine.create_thread("empty")
-            anchors = [*await engine.anchors(), await thread.anchor(0), await thread.anchor(3)]
+            anchors = [*await engine.admin.anchors(), await thread.replay.anchor(0), await thread.anchor(3)]
             fork = await thread.fork(4)
             await thread.dispatch(UserMessage(content="On."))
-            anchors += [await fork.anchor(), *await engine.anchors()]
-            assert [] == await engine.check_anchors(anchors)
+            anchors += [await fork.replay.anchor(), *await engine.admin.anchors()]
+            assert [] == await engine.admin.check_anchors(anchors)
             assert ("t", len(TALK)) == (anchors[0].thread_id, anchors[0].seq)
 
 
@@ -84,8 +84,8 @@ async def test_an_anchor_tells_what_it_is_of() -> None:
     async with memory_engine.open(":memory:") as engine:
         thread = await talk(engine)
         third = [event async for event in thread.events()][2]
-        assert Anchor("t", 3, third.hash, third.recorded_at) == await thread.anchor(third.id)
-        assert Anchor("t", 0, "") == await thread.anchor(0)
+        assert Anchor("t", 3, third.hash, third.recorded_at) == await thread.replay.anchor(third.id)
+        assert Anchor("t", 0, "") == await thread.replay.anchor(0)
 
 
 async def test_what_is_gone_is_found(tmp_path: Path) -> None:
@@ -93,18 +93,18 @@ async def test_what_is_gone_is_found(tmp_path: Path) -> None:
     db = tmp_path / "t.db"
     async with memory_engine.open(str(db)) as engine:
         thread = await talk(engine)
-        second, fifth, last = await thread.anchor(2), await thread.anchor(5), await thread.anchor()
+        second, fifth, last = await thread.replay.anchor(2), await thread.anchor(5), await thread.anchor()
     with unguarded(db) as raw:
         raw.execute("DELETE FROM events WHERE pos & 4294967295 = 5")
     async with memory_engine.open(str(db)) as engine:
         nobody = msgspec.structs.replace(second, thread_id="nobody")
         unheard = msgspec.structs.replace(second, seq=1 << 70)
-        assert [fifth, nobody, unheard] == await engine.check_anchors([second, fifth, last, nobody, unheard])
+        assert [fifth, nobody, unheard] == await engine.admin.check_anchors([second, fifth, last, nobody, unheard])
     with unguarded(db) as raw:
         raw.execute("DELETE FROM events WHERE pos & 4294967295 > 4")
         raw.execute("UPDATE heads SET seq = 4")
     async with memory_engine.open(str(db)) as engine:
-        assert [fifth, last] == await engine.check_anchors([second, fifth, last])
+        assert [fifth, last] == await engine.admin.check_anchors([second, fifth, last])
 
 
 def test_a_file_of_anchors_grows(tmp_path: Path) -> None:
@@ -166,8 +166,8 @@ async def test_a_hash_that_was_changed_is_no_anchor(tmp_path: Path) -> None:
         raw.execute("UPDATE events SET hash = zeroblob(32) WHERE pos & 4294967295 = 9 AND tid = 1")
     async with memory_engine.open(str(db), config=NEVER) as engine:
         with pytest.raises(IntegrityError, match="its hash binds"):
-            await engine.anchors()
-        assert 9 == (await engine.thread("other").anchor()).seq
+            await engine.admin.anchors()
+        assert 9 == (await engine.thread("other").replay.anchor()).seq
 
 
 def test_one_damaged_thread_does_not_keep_the_others_from_their_anchors(run: Run, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from memory_engine import EngineConfig, errors
 from memory_engine import events as e
 from memory_engine.replay.bisect import bisect
 from memory_engine.testing import ManualClock
-from memory_engine.thread import Past
+from memory_engine.thread import Past, handle_of
 from tests.command_line import Run
 from tests.conversations import NEVER, SMALL, opened, say, turns
 from tests.scripted_compactors import Scripted, a_line_each
@@ -30,7 +30,7 @@ async def test_it_finds_the_event(count: int, data: st.DataObject) -> None:
         after = data.draw(st.integers(0, count - 1))
         upto = data.draw(st.integers(after + 1, count))
         first = data.draw(st.integers(after + 1, upto))
-        found = await thread.bisect(lambda past: past.seq >= first, after=after, upto=upto)
+        found = await thread.replay.bisect(lambda past: past.seq >= first, after=after, upto=upto)
         assert (first, first) == (found.seq, found.event.seq)
         assert all(held == (seq >= first) for seq, held in found.asked)
         assert [after, upto] == [seq for seq, _ in found.asked[:2]]
@@ -52,17 +52,17 @@ async def test_the_predicate_may_be_either_colour_and_read_anything() -> None:
         async def says_word7(past: Past) -> bool:
             return "word7" in str((await past.context()).messages)
 
-        assert "compaction_completed" == (await thread.bisect(is_compacted)).event.type
-        assert "word7" in str((await thread.bisect(says_word7)).event.event)
+        assert "compaction_completed" == (await thread.replay.bisect(is_compacted)).event.type
+        assert "word7" in str((await thread.replay.bisect(says_word7)).event.event)
         user = engine.user("u1")
         for n in range(5):
             await user.preferences.update("a", n)
 
         async def is_over_2(past: Past) -> bool:
-            rows = await past.view("preferences")
+            rows = await past.views.read("preferences")
             return any(getattr(row, "value", 0) > 2 for row in rows.values())
 
-        found = await user.bisect(is_over_2)
+        found = await user.replay.bisect(is_over_2)
         assert 4 == found.seq
         assert {"preferences"} == set(found.change.views or {})
 
@@ -82,12 +82,12 @@ async def test_where_nothing_turns(after: int, upto: int, why: str) -> None:
         thread = await engine.create_thread()
         await say(thread, turns(9))
         with pytest.raises(errors.NothingToBisect, match=why):
-            await thread.bisect(lambda past: past.seq >= 5, after=after, upto=upto)
+            await thread.replay.bisect(lambda past: past.seq >= 5, after=after, upto=upto)
         with pytest.raises(errors.SeqNotInLog):
-            await thread.bisect(lambda _past: True, upto=10)
+            await thread.replay.bisect(lambda _past: True, upto=10)
         other = await engine.create_thread()
         with pytest.raises(errors.NothingToBisect, match="the first is of thread"):
-            await bisect(await other.at(0), await thread.at(9), lambda _past: True)
+            await bisect(handle_of(await other.at(0)), handle_of(await thread.at(9)), lambda _past: True)
 
 
 async def test_an_error_of_the_predicate_names_the_seq() -> None:
@@ -96,7 +96,7 @@ async def test_an_error_of_the_predicate_names_the_seq() -> None:
         thread = await engine.create_thread("t")
         await say(thread, turns(9))
         with pytest.raises(errors.PredicateFailed, match=r"after event 4, .* ZeroDivisionError") as caught:
-            await thread.bisect(lambda past: past.seq == 9 or (bool(1 / (past.seq - 4)) and False))
+            await thread.replay.bisect(lambda past: past.seq == 9 or (bool(1 / (past.seq - 4)) and False))
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
         async def writes(past: Past) -> bool:
@@ -104,7 +104,7 @@ async def test_an_error_of_the_predicate_names_the_seq() -> None:
             return True
 
         with pytest.raises(errors.PredicateFailed, match="PastIsReadOnly"):
-            await thread.bisect(writes)
+            await thread.replay.bisect(writes)
 
 
 async def test_moments_may_be_named_in_any_way(tmp_path: Path) -> None:
@@ -118,12 +118,12 @@ async def test_moments_may_be_named_in_any_way(tmp_path: Path) -> None:
             await thread.dispatch(e.UserMessage(content=f"n{n}"), event_id=f"e{n}")
         times = [event.recorded_at async for event in thread.events()]
         fork = await thread.fork(7, thread_id="f")
-        assert 6 == (await fork.bisect(lambda past: past.seq > 5)).seq
-        await thread.archive()
+        assert 6 == (await fork.replay.bisect(lambda past: past.seq > 5)).seq
+        await thread.admin.archive()
     before = hashlib.sha256(path.read_bytes()).hexdigest()
     async with memory_engine.open(str(path), config=EngineConfig(read_only=True)) as engine:
         counts: list[int] = []
-        found = await engine.thread("t").bisect(
+        found = await engine.thread("t").replay.bisect(
             lambda past: past.seq >= 5, after="e1", upto=times[6], progress=counts.append
         )
         assert ("e4", [2, 7]) == (found.event.id, [seq for seq, _ in found.asked[:2]])

@@ -24,6 +24,7 @@ from memory_engine.plugins import Plugin
 from memory_engine.replay.diff import COMPARED_MAX, Diff, diff, rendered, unified
 from memory_engine.replay.matching import longest_rising
 from memory_engine.testing import ManualClock, SequentialIds
+from memory_engine.thread import handle_of
 from tests.command_line import Run
 from tests.conversations import NEVER, SMALL, call, opened, say, turns
 from tests.engine.test_laws import EVENTS
@@ -131,13 +132,13 @@ async def test_laws(steps: list[Event | str], one: int, other: int, compacts: bo
             else:
                 for target in {thread.id: thread, fork.id: fork}.values():
                     await target.dispatch(step)
-                    await target.settle()
+                    await target.compaction.settle()
                     if n % 2:
                         break  # the fork goes its own way
         heads = [(await target.info()).events for target in (thread, fork)]
         a, b = await thread.at(min(one, heads[0])), await fork.at(min(other, heads[1]))
-        found, back = await diff(a, b), await diff(b, a)
-        assert (await diff(a, a)).is_empty
+        found, back = await diff(handle_of(a), handle_of(b)), await diff(handle_of(b), handle_of(a))
+        assert (await diff(handle_of(a), handle_of(a))).is_empty
         before, after = await state_ids(thread, a.seq), await state_ids(fork, b.seq)
         pairs = {change.before.id: change.after.id for change in found.changed}
         left = [pairs.get(one, one) for one in before if one not in ids(found.removed)]
@@ -166,12 +167,12 @@ async def test_a_summary_stands_for_what_it_covers() -> None:
     ) as engine:
         thread = await engine.create_thread()
         made = await say(thread, turns(21))
-        found = await thread.diff(3)
+        found = await thread.replay.diff(3)
         [compacted] = found.compacted
         assert tuple(made[:3]) == compacted.covers == tuple(ids(found.removed))
         assert compacted.summary in ids(found.added)
         assert [()] == [one.covers for one in found.restored] or not found.restored
-        back = await thread.diff((await thread.info()).events, 3)
+        back = await thread.replay.diff((await thread.info()).events, 3)
         assert [(compacted.summary, tuple(made[:3]))] == [(one.summary, one.covers) for one in back.restored]
 
 
@@ -180,9 +181,9 @@ async def test_versions_are_changes() -> None:
     async with opened(Scripted(), NEVER) as engine:
         thread = await engine.create_thread()
         await say(thread, [e.TodoSet(items=(e.TodoItem("a", "Call"),)), *turns(1)])
-        await thread.mark_critical("2.0")
+        await thread.compaction.mark_critical("2.0")
         await say(thread, [e.TodoUpdated(id="a", text="Write"), e.TodoCompleted(id="a")])
-        found = await thread.diff(2)
+        found = await thread.replay.diff(2)
         assert ([], []) == (ids(found.added), ids(found.removed))
         assert {
             "1.1": ("5.0", {"content": ("Call", "Write"), "status": ("pending", "completed")}),
@@ -201,7 +202,7 @@ async def test_few_are_moved() -> None:
         made = await say(thread, turns(6))
         await thread.dispatch(Moved(chunk=made[1]))
         await thread.dispatch(Moved(chunk=made[4], first=True))
-        found = await thread.diff(6)
+        found = await thread.replay.diff(6)
         assert {made[1], made[4]} == set(found.moved)
         assert ([], [], ()) == (ids(found.added), ids(found.removed), found.changed)
 
@@ -230,12 +231,12 @@ async def test_a_fork_and_its_origin() -> None:
         fork = await thread.fork(thread_id="f")
         await say(thread, [e.UserMessage(content="mine"), e.TaskStarted(goal="Buy")])
         await say(fork, [e.UserMessage(content="its own"), e.TaskStarted(goal="Rent")])
-        found = await diff(await thread.at(5), await fork.at(5))
+        found = await diff(handle_of(await thread.at(5)), handle_of(await fork.at(5)))
         assert (["4.0"], ["4.0"]) == (ids(found.removed), ids(found.added))
         assert ("mine", "its own") == (found.removed[0].text, found.added[0].text)
         [change] = found.changed
         assert {"content": ("Buy", "Rent")} == _without(change.fields, "tokens")
-        earlier = await diff(await fork.at(5), await thread.at(2))
+        earlier = await diff(handle_of(await fork.at(5)), handle_of(await thread.at(2)))
         assert (["3.0", "4.0"], []) == (ids(earlier.removed), ids(earlier.added))
 
 
@@ -246,7 +247,7 @@ async def test_the_same_events_in_two_logs_are_told_by_their_ids() -> None:
         await one.dispatch(e.UserMessage(content="Hello"), event_id="e1")
         await other.dispatch(e.LlmTextResponse(content="first"), event_id="e0")
         await other.dispatch(e.UserMessage(content="Hello"), event_id="e1")
-        found = await diff(await one.at(1), await other.at(2))
+        found = await diff(handle_of(await one.at(1)), handle_of(await other.at(2)))
         assert (["1.0"], []) == (ids(found.added), ids(found.removed))
         assert [("1.0", "2.0", {})] == [(c.before.id, c.after.id, c.fields) for c in found.changed]
 
@@ -256,12 +257,12 @@ async def test_contexts_are_compared_by_byte_and_line() -> None:
     async with opened(Scripted(), NEVER) as engine:
         thread = await engine.create_thread()
         await say(thread, [e.SessionStarted(content="You help."), *turns(4), *call("c1")])
-        appended = (await thread.diff(3, 5)).context
+        appended = (await thread.replay.diff(3, 5)).context
         assert appended.bytes[0] == appended.kept_bytes < appended.bytes[1]
         assert appended.tokens[0] < appended.tokens[1]
         assert all(line[0] in "@ +" for line in appended.lines)
         await thread.compact()
-        compacted = (await thread.diff(5)).context
+        compacted = (await thread.replay.diff(5)).context
         system = rendered([{"role": "system", "content": "You help."}])
         assert len(system) <= compacted.kept_bytes < len(system) + 20
         assert " system: You help." in compacted.lines
@@ -318,12 +319,12 @@ async def test_views_are_compared_by_row() -> None:
         await user.preferences.remove("a")
         await user.preferences.update("b", 2)
         await user.preferences.update("d", 1)
-        found = await user.diff(3)
+        found = await user.replay.diff(3)
         assert found.views is not None
         assert {"preferences"} == set(found.views)
         rows = found.views["preferences"]
         assert (("d",), ("a",), ("b",)) == (rows.added, rows.removed, rows.changed)
-        assert (await diff(await user.at(3), await user.at(6), views=False)).views is None
+        assert (await diff(handle_of(await user.at(3)), handle_of(await user.at(6)), views=False)).views is None
 
 
 async def test_an_undone_compaction_gives_its_originals_back() -> None:
@@ -333,15 +334,15 @@ async def test_an_undone_compaction_gives_its_originals_back() -> None:
         made = await say(thread, turns(3))
         await thread.compact()
         compacted = (await thread.info()).events
-        await thread.undo_compaction()
-        found = await thread.diff(compacted)
+        await thread.compaction.undo()
+        found = await thread.replay.diff(compacted)
         [restored] = found.restored
         assert (f"{compacted}.0", tuple(ids(found.added))) == (restored.summary, restored.covers)
-        changed = (await thread.diff(3)).changed
+        changed = (await thread.replay.diff(3)).changed
         assert [(old, {}) for old in made] == [(change.before.id, change.fields) for change in changed]
         undone = (await thread.info()).events
-        await thread.redo_compaction()
-        [again] = (await thread.diff(undone)).compacted
+        await thread.compaction.redo()
+        [again] = (await thread.replay.diff(undone)).compacted
         assert tuple(ids(found.added)) == again.covers
 
 
@@ -351,10 +352,10 @@ async def test_nothing_is_written(tmp_path: Path) -> None:
     async with opened(Scripted(), SMALL, str(path)) as engine:
         thread = await engine.create_thread("t")
         await say(thread, turns(9))
-        await thread.archive()
+        await thread.admin.archive()
     before = hashlib.sha256(path.read_bytes()).hexdigest()
     async with memory_engine.open(str(path), config=EngineConfig(read_only=True)) as engine:
-        found = await engine.thread("t").diff(2)
+        found = await engine.thread("t").replay.diff(2)
         assert found.compacted
     assert before == hashlib.sha256(path.read_bytes()).hexdigest()
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import Engine, EngineConfig, Event, Plugin, UserMessage
 from memory_engine import events as e
+from memory_engine.engine import kernel_of
 from memory_engine.errors import (
     ImportRefused,
     ReadOnly,
@@ -30,6 +31,7 @@ from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
+from memory_engine.thread import handle_of
 from tests.engine.test_laws import LOGS
 from tests.exports import NEVER, TALK, files_in, lines_of, read, rows, shown, talk
 from tests.places import StayOpen
@@ -42,13 +44,13 @@ async def test_X6_an_export_is_imported_elsewhere_with_the_same_hashes(tmp_path:
     path = tmp_path / "t.jsonl.gz"
     async with memory_engine.open(str(tmp_path / "source.db")) as source:
         thread = await talk(source)
-        exported = await thread.export(path)
+        exported = await thread.replay.export(path)
         expected = await rows(source, "t"), await shown(thread), await thread.info()
     async with memory_engine.open(where) as engine:
-        report = await engine.import_log(path, scopes="as exported")
+        report = await engine.transfer.import_log(path, scopes="as exported")
         imported = engine.thread("t")
         assert expected == (await rows(engine, "t"), await shown(imported), await imported.info())
-        assert (await imported.verify()).ok
+        assert (await imported.replay.verify()).ok
         assert (exported.head_hash, len(TALK), len(TALK)) == (report.head_hash, report.events, report.added)
         receipt = await imported.dispatch(UserMessage(content="And on it goes."))
         assert len(TALK) + 1 == receipt.seq
@@ -70,10 +72,10 @@ async def test_every_log_comes_back_as_it_was(log: list[Event], upto: int) -> No
             placed = list((await thread.state()).placed())
             await thread.dispatch_all(log[upto:])
             upto = min(upto, len(log))
-            await thread.export(path, upto=upto)
+            await thread.replay.export(path, upto=upto)
             expected = (await rows(source, "t"))[:upto], placed
         async with memory_engine.open(":memory:", config=NEVER) as engine:
-            await engine.import_log(path, scopes="as exported")
+            await engine.transfer.import_log(path, scopes="as exported")
             state = await engine.thread("t").state()
             assert expected == (await rows(engine, "t"), list(state.placed()))
             assert [] == [report for report in await engine.verify() if not report.ok]
@@ -82,8 +84,8 @@ async def test_every_log_comes_back_as_it_was(log: list[Event], upto: int) -> No
 async def test_an_imported_log_exports_to_the_same_bytes(file: Path, tmp_path: Path) -> None:
     """Nothing is added or lost on the way, and a second export is the first."""
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(file, scopes="as exported")
-        await engine.thread("t").export(tmp_path / "again.jsonl")
+        await engine.transfer.import_log(file, scopes="as exported")
+        await engine.thread("t").replay.export(tmp_path / "again.jsonl")
     assert lines_of(file) == lines_of(tmp_path / "again.jsonl")
 
 
@@ -91,9 +93,9 @@ async def test_a_compressed_export_is_the_same_each_time(tmp_path: Path) -> None
     """Neither the time nor the name is in it; what is compressed is seen from its bytes, not its name."""
     async with memory_engine.open(":memory:") as engine:
         thread = await talk(engine)
-        await thread.export(tmp_path / "one.jsonl.gz")
-        await export(thread, tmp_path / "two", compress=True)
-        await engine.import_log(tmp_path / "two", thread_id="copy", scopes="as exported")
+        await thread.replay.export(tmp_path / "one.jsonl.gz")
+        await export(handle_of(thread), tmp_path / "two", compress=True)
+        await engine.transfer.import_log(tmp_path / "two", thread_id="copy", scopes="as exported")
     assert (tmp_path / "one.jsonl.gz").read_bytes() == (tmp_path / "two").read_bytes()
 
 
@@ -103,14 +105,14 @@ async def test_a_fork_is_exported_with_its_whole_past(tmp_path: Path) -> None:
     async with memory_engine.open(str(tmp_path / "source.db")) as source:
         fork = await (await talk(source)).fork(4, thread_id="fork")
         await fork.dispatch(UserMessage(content="another way"))
-        await fork.export(path)
+        await fork.replay.export(path)
         expected = await rows(source, "fork"), await shown(fork)
     assert {"thread_id": "t", "seq": 4} == read(path)[0]["thread"]["forked_from"]  # type: ignore[index]
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(path, scopes="as exported")
+        await engine.transfer.import_log(path, scopes="as exported")
         imported = engine.thread("fork")
         assert expected == (await rows(engine, "fork"), await shown(imported))
-        assert ((await imported.info()).forked_from, True) == (None, (await imported.verify()).ok)
+        assert ((await imported.info()).forked_from, True) == (None, (await imported.replay.verify()).ok)
 
 
 async def test_a_large_payload_stands_whole_in_the_file(tmp_path: Path) -> None:
@@ -119,20 +121,20 @@ async def test_a_large_payload_stands_whole_in_the_file(tmp_path: Path) -> None:
     async with memory_engine.open(str(tmp_path / "source.db"), config=NEVER) as source:
         thread = await source.create_thread("t")
         await thread.dispatch(UserMessage(content=text))
-        await thread.export(path)
+        await thread.replay.export(path)
     async with memory_engine.open(str(tmp_path / "other.db"), config=NEVER) as engine:
-        await engine.import_log(path, scopes="as exported")
-        assert text == (await engine.thread("t").chunk("1.0")).content
-        assert (await engine.thread("t").verify()).ok
+        await engine.transfer.import_log(path, scopes="as exported")
+        assert text == (await engine.thread("t").replay.chunk("1.0")).content
+        assert (await engine.thread("t").replay.verify()).ok
 
 
 async def test_an_empty_log_is_a_log(tmp_path: Path) -> None:
     """A thread to which nothing was said comes back as one."""
     async with memory_engine.open(":memory:") as source:
-        report = await (await source.create_thread("t", kind="agent")).export(tmp_path / "empty.jsonl")
+        report = await (await source.create_thread("t", kind="agent")).replay.export(tmp_path / "empty.jsonl")
     assert (0, "") == (report.events, report.head_hash)
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(tmp_path / "empty.jsonl", scopes="as exported")
+        await engine.transfer.import_log(tmp_path / "empty.jsonl", scopes="as exported")
         assert ("agent", 0) == ((await engine.thread("t").info()).kind, (await engine.thread("t").info()).events)
 
 
@@ -140,10 +142,10 @@ async def test_progress_hears_of_every_event(file: Path, tmp_path: Path) -> None
     """An export counts up to the last event; an import does so twice, checking and writing."""
     heard: list[int] = []
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(file, progress=heard.append, scopes="as exported")
+        await engine.transfer.import_log(file, progress=heard.append, scopes="as exported")
         assert [len(TALK), len(TALK)] == heard
         heard.clear()
-        await engine.thread("t").export(tmp_path / "again.jsonl", progress=heard.append)
+        await engine.thread("t").replay.export(tmp_path / "again.jsonl", progress=heard.append)
         assert [len(TALK)] == heard
 
 
@@ -155,8 +157,10 @@ async def test_every_line_fits_the_schema(tmp_path: Path) -> None:
     validator = jsonschema.Draft202012Validator(schema())
     async with memory_engine.open(":memory:") as engine:
         thread = await talk(engine)
-        await thread.export(tmp_path / "plain.jsonl")
-        await thread.export(tmp_path / "redacted.jsonl", redaction=Redaction(types=["user_message"], patterns=["blue"]))
+        await thread.replay.export(tmp_path / "plain.jsonl")
+        await thread.replay.export(
+            tmp_path / "redacted.jsonl", redaction=Redaction(types=["user_message"], patterns=["blue"])
+        )
     for name in ("plain", "redacted"):
         for line in read(tmp_path / f"{name}.jsonl"):
             validator.validate(line)
@@ -168,11 +172,11 @@ async def test_a_file_that_is_there_is_not_written_over(file: Path) -> None:
     async with memory_engine.open(":memory:") as engine:
         thread = await engine.create_thread("other")
         with pytest.raises(FileExistsError):
-            await thread.export(file)
+            await thread.replay.export(file)
         with pytest.raises(FileExistsError):
-            await export(thread, file.parent, force=True)
+            await export(handle_of(thread), file.parent, force=True)
         assert before == lines_of(file)
-        await export(thread, file, force=True)
+        await export(handle_of(thread), file, force=True)
         assert 2 == len(lines_of(file))
 
 
@@ -181,15 +185,15 @@ async def test_an_export_that_fails_leaves_nothing(tmp_path: Path) -> None:
     async with memory_engine.open(":memory:") as engine:
         thread = await talk(engine)
         with pytest.raises(SeqNotInLog):
-            await thread.export(tmp_path / "t.jsonl", upto=99)
+            await thread.replay.export(tmp_path / "t.jsonl", upto=99)
         with pytest.raises(ThreadNotFound):
-            await engine.thread("nobody").export(tmp_path / "t.jsonl")
+            await engine.thread("nobody").replay.export(tmp_path / "t.jsonl")
 
         def stop(_events: int) -> None:
             raise KeyError("enough")
 
         with pytest.raises(KeyError):
-            await thread.export(tmp_path / "t.jsonl", progress=stop)
+            await thread.replay.export(tmp_path / "t.jsonl", progress=stop)
     assert [] == files_in(tmp_path)
 
 
@@ -198,7 +202,7 @@ async def test_a_beginning_can_be_exported(tmp_path: Path) -> None:
     async with memory_engine.open(":memory:") as engine:
         thread = await talk(engine)
         stored = await rows(engine, "t")
-        report = await thread.export(tmp_path / "t.jsonl", upto=stored[3].id)
+        report = await thread.replay.export(tmp_path / "t.jsonl", upto=stored[3].id)
         assert (4, stored[3].hash.hex()) == (report.events, report.head_hash)
         assert 6 == len(lines_of(tmp_path / "t.jsonl"))
 
@@ -214,10 +218,10 @@ async def test_a_broken_log_can_be_exported_and_says_so(tmp_path: Path) -> None:
     raw.commit()
     raw.close()
     async with memory_engine.open(db, config=EngineConfig(read_only=True)) as engine:
-        assert 2 == (await engine.thread("t").export(path)).broken_at
+        assert 2 == (await engine.thread("t").replay.export(path)).broken_at
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(ImportRefused, match="line 3: its hash is not that of what it says"):
-            await engine.import_log(path, scopes="as exported")
+            await engine.transfer.import_log(path, scopes="as exported")
 
 
 # threads that are there
@@ -227,18 +231,18 @@ async def test_an_import_goes_on_from_where_one_stopped(tmp_path: Path, where: s
     """A thread that holds a beginning gets the rest; one that holds all, or more, gets nothing."""
     async with memory_engine.open(":memory:") as source:
         thread = await talk(source)
-        await thread.export(tmp_path / "part.jsonl", upto=4)
-        await thread.export(tmp_path / "whole.jsonl")
+        await thread.replay.export(tmp_path / "part.jsonl", upto=4)
+        await thread.replay.export(tmp_path / "whole.jsonl")
         expected = await shown(thread)
     async with memory_engine.open(where) as engine:
-        assert 4 == (await engine.import_log(tmp_path / "part.jsonl", scopes="as exported")).added
+        assert 4 == (await engine.transfer.import_log(tmp_path / "part.jsonl", scopes="as exported")).added
         imported = engine.thread("t")
         await shown(imported)
-        assert 5 == (await engine.import_log(tmp_path / "whole.jsonl", scopes="as exported")).added
+        assert 5 == (await engine.transfer.import_log(tmp_path / "whole.jsonl", scopes="as exported")).added
         assert expected == await shown(imported)
         for name in ("part", "whole"):
-            assert 0 == (await engine.import_log(tmp_path / f"{name}.jsonl", scopes="as exported")).added
-        assert (await imported.verify()).ok
+            assert 0 == (await engine.transfer.import_log(tmp_path / f"{name}.jsonl", scopes="as exported")).added
+        assert (await imported.replay.verify()).ok
 
 
 async def test_an_import_that_died_leaves_a_beginning(
@@ -248,18 +252,18 @@ async def test_an_import_that_died_leaves_a_beginning(
     monkeypatch.setattr(importer, "EVENTS_MAX", 2)
     kept = MemoryStore()
     async with memory_engine.open(":memory:") as source:
-        await (await talk(source)).export(tmp_path / "t.jsonl")
+        await (await talk(source)).replay.export(tmp_path / "t.jsonl")
     for commit in (1, 3, 5):
         store = FaultyStore(kept)
         stay_open(store)
         async with memory_engine.open(store) as engine:
             store.fail(StorageBusy("it died here", 0.0), commit=commit)
             with pytest.raises(StorageBusy):
-                await engine.import_log(tmp_path / "t.jsonl", thread_id=f"t{commit}", scopes="as exported")
+                await engine.transfer.import_log(tmp_path / "t.jsonl", thread_id=f"t{commit}", scopes="as exported")
             thread = engine.thread(f"t{commit}")
-            assert ((commit - 1) * 2, True) == ((await thread.info()).events, (await thread.verify()).ok)
-            again = await engine.import_log(tmp_path / "t.jsonl", thread_id=thread.id, scopes="as exported")
-            assert (len(TALK) - (commit - 1) * 2, True) == (again.added, (await thread.verify()).ok)
+            assert ((commit - 1) * 2, True) == ((await thread.info()).events, (await thread.replay.verify()).ok)
+            again = await engine.transfer.import_log(tmp_path / "t.jsonl", thread_id=thread.id, scopes="as exported")
+            assert (len(TALK) - (commit - 1) * 2, True) == (again.added, (await thread.replay.verify()).ok)
 
 
 async def test_another_log_under_the_id_is_left_alone(file: Path) -> None:
@@ -267,15 +271,15 @@ async def test_another_log_under_the_id_is_left_alone(file: Path) -> None:
     async with memory_engine.open(":memory:") as engine:
         await talk(engine)
         with pytest.raises(ThreadExists):
-            await engine.import_log(file, scopes="as exported")
-        await engine.import_log(file, thread_id="copy", scopes="as exported")
+            await engine.transfer.import_log(file, scopes="as exported")
+        await engine.transfer.import_log(file, thread_id="copy", scopes="as exported")
         fork = await engine.thread("copy").fork(5, thread_id="fork")
         await fork.dispatch(UserMessage(content="another way"))
         with pytest.raises(ThreadExists):
-            await engine.import_log(file, thread_id="fork", scopes="as exported")
-        await engine.thread("t").delete()
+            await engine.transfer.import_log(file, thread_id="fork", scopes="as exported")
+        await engine.thread("t").admin.delete()
         with pytest.raises(ThreadExists):
-            await engine.import_log(file, scopes="as exported")
+            await engine.transfer.import_log(file, scopes="as exported")
         assert len(TALK) == (await engine.thread("copy").info()).events
 
 
@@ -283,19 +287,19 @@ async def test_a_thread_at_work_takes_the_rest_between_its_events(tmp_path: Path
     """What it holds in memory follows, and who waits for it goes on from there."""
     async with memory_engine.open(":memory:") as source:
         thread = await talk(source)
-        await thread.export(tmp_path / "part.jsonl", upto=4)
-        await thread.export(tmp_path / "whole.jsonl")
+        await thread.replay.export(tmp_path / "part.jsonl", upto=4)
+        await thread.replay.export(tmp_path / "whole.jsonl")
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(tmp_path / "part.jsonl", scopes="as exported")
-        runtime = await engine.kernel[OpenThreads].open("t")
+        await engine.transfer.import_log(tmp_path / "part.jsonl", scopes="as exported")
+        runtime = await kernel_of(engine)[OpenThreads].open("t")
         runtime.queue.block(BlockingReason.COMPACTING)
         waiting = asyncio.ensure_future(engine.thread("t").dispatch(UserMessage(content="I wait.")))
         await asyncio.sleep(0)
-        assert 5 == (await engine.import_log(tmp_path / "whole.jsonl", scopes="as exported")).added
+        assert 5 == (await engine.transfer.import_log(tmp_path / "whole.jsonl", scopes="as exported")).added
         assert len(TALK) == runtime.head.seq
         runtime.unblock(BlockingReason.COMPACTING)
         assert len(TALK) + 1 == (await waiting).seq
-        assert (await engine.thread("t").verify()).ok
+        assert (await engine.thread("t").replay.verify()).ok
 
 
 # what a log leaves open
@@ -309,26 +313,26 @@ async def test_an_unfinished_compaction_is_not_ended_by_who_imports_it(tmp_path:
     async with memory_engine.open(":memory:", config=NEVER) as source:
         thread = await source.create_thread("t")
         await thread.dispatch_all([UserMessage(content="Hello"), started])
-        head = (await thread.export(tmp_path / "t.jsonl")).head_hash
+        head = (await thread.replay.export(tmp_path / "t.jsonl")).head_hash
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(tmp_path / "t.jsonl", scopes="as exported")
+        await engine.transfer.import_log(tmp_path / "t.jsonl", scopes="as exported")
         imported = engine.thread("t")
         await imported.state()
         assert head == (await imported.info()).head_hash
         assert 3 == (await imported.dispatch(UserMessage(content="Hello?"))).seq
-        assert (await imported.verify()).ok
+        assert (await imported.replay.verify()).ok
 
 
 async def test_a_pause_holds_where_it_is_imported(tmp_path: Path) -> None:
     """A thread that waits for a person waits there too."""
     async with memory_engine.open(":memory:") as source:
         thread = await talk(source)
-        await thread.pause()
-        await thread.export(tmp_path / "t.jsonl")
+        await thread.admin.pause()
+        await thread.replay.export(tmp_path / "t.jsonl")
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(tmp_path / "t.jsonl", scopes="as exported")
-        assert BlockingReason.PAUSED is await engine.thread("t").blocking_reason()
-        await engine.thread("t").resume()
+        await engine.transfer.import_log(tmp_path / "t.jsonl", scopes="as exported")
+        assert BlockingReason.PAUSED is await engine.thread("t").admin.blocking_reason()
+        await engine.thread("t").admin.resume()
         assert len(TALK) + 3 == (await engine.thread("t").dispatch(UserMessage(content="On."))).seq
 
 
@@ -347,16 +351,16 @@ async def test_events_that_are_not_known_here_survive(tmp_path: Path) -> None:
     async with memory_engine.open(":memory:", plugins=[shop]) as source:
         thread = await source.create_thread("t")
         await thread.dispatch_all([UserMessage(content="Stop!"), OrderCancelled(order="A-7")])
-        await thread.export(tmp_path / "t.jsonl")
+        await thread.replay.export(tmp_path / "t.jsonl")
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(tmp_path / "t.jsonl", scopes="as exported")
-        await engine.thread("t").export(tmp_path / "again.jsonl")
+        await engine.transfer.import_log(tmp_path / "t.jsonl", scopes="as exported")
+        await engine.thread("t").replay.export(tmp_path / "again.jsonl")
     async with memory_engine.open(":memory:", plugins=[shop]) as back:
-        await back.import_log(tmp_path / "again.jsonl", scopes="as exported")
+        await back.transfer.import_log(tmp_path / "again.jsonl", scopes="as exported")
         events = [recorded.event async for recorded in back.thread("t").events()]
         assert ([UserMessage(content="Stop!"), OrderCancelled(order="A-7")], True) == (
             events,
-            (await back.thread("t").verify()).ok,
+            (await back.thread("t").replay.verify()).ok,
         )
 
 
@@ -381,22 +385,22 @@ async def test_facts_of_an_imported_log_are_delivered_where_it_came_from(tmp_pat
     async with memory_engine.open(":memory:") as source:
         thread = await source.create_thread("t")
         await thread.dispatch(shared("arrived"))
-        await thread.delivered()
-        await source.agent("b").pause()
+        await thread.views.delivered()
+        await source.agent("b").admin.pause()
         await thread.dispatch(shared("waiting"))
-        await thread.export(path)
+        await thread.replay.export(path)
     for _ in range(2):  # the second time as the next process that opens the file
         async with memory_engine.open(db) as engine:
-            await engine.import_log(path, scopes="as exported")
-            await engine.thread("t").delivered()
-            await (await engine.thread("t").fork()).delivered()
-            await engine.thread("t").rebuild()
+            await engine.transfer.import_log(path, scopes="as exported")
+            await engine.thread("t").views.delivered()
+            await (await engine.thread("t").fork()).views.delivered()
+            await engine.thread("t").replay.rebuild()
             await engine.settle()
             assert [] == await arrived(engine)
-            assert ["0000000003.0"] == [key for key, _ in (await engine.thread("t").rows(OUTBOX)).items()]
+            assert ["0000000003.0"] == [key for key, _ in (await engine.thread("t").views.rows(OUTBOX)).items()]
     async with memory_engine.open(db) as engine:
         await engine.thread("t").dispatch(shared("new"))
-        await engine.thread("t").delivered()
+        await engine.thread("t").views.delivered()
         assert ["new"] == await arrived(engine)
 
 
@@ -406,13 +410,13 @@ async def test_an_engine_that_only_reads_exports_and_does_not_import(file: Path,
     async with memory_engine.open(db) as engine:
         await talk(engine)
     async with memory_engine.open(db, config=EngineConfig(read_only=True)) as engine:
-        await engine.thread("t").export(tmp_path / "out.jsonl")
+        await engine.thread("t").replay.export(tmp_path / "out.jsonl")
         with pytest.raises(ReadOnly):
-            await engine.import_log(file, thread_id="copy", scopes="as exported")
+            await engine.transfer.import_log(file, thread_id="copy", scopes="as exported")
 
 
 async def test_search_finds_in_an_imported_log(file: Path) -> None:
     """A thread begins without an index, and one that has one follows what is imported."""
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(file, scopes="as exported")
+        await engine.transfer.import_log(file, scopes="as exported")
         assert "blue" in (await engine.thread("t").search("which colour is the bike: blue?")).hits[0].text

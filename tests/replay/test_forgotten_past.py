@@ -8,7 +8,7 @@ import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, Thread, errors
 from memory_engine import events as e
 from memory_engine.core.chunks import REDACTED
-from memory_engine.thread import Past
+from memory_engine.thread import Past, handle_of
 from tests.scripted_compactors import Scripted
 
 SECRET = "My number is 4711."
@@ -22,7 +22,7 @@ def said(text: str) -> e.UserMessage:
 
 async def told(thread: Thread) -> str:
     """All that a moment of a thread shows to people and models."""
-    views = [await thread.view(projection.name) for projection in thread.kernel.projections]
+    views = [await thread.views.read(projection.name) for projection in handle_of(thread).kernel.projections]
     state, context = await thread.state(), await thread.context()
     held = [chunk.text for chunk in state.everything()]
     found = await thread.search("number 4711")
@@ -41,7 +41,7 @@ async def secretive(engine: Engine) -> tuple[Thread, list[str]]:
     await thread.conversation.prepare_messages(SECRET)
     await thread.conversation.finalize_cycle(SECRET, "Noted.")
     ids = [event.id async for event in thread.events() if SECRET in str(event.event)]
-    await thread.mark_critical("2.0")
+    await thread.compaction.mark_critical("2.0")
     await thread.dispatch(said("Bye"))
     return thread, ids
 
@@ -69,9 +69,9 @@ async def test_it_stays_forgotten_after_a_restart_and_the_log_is_sound(tmp_path:
         head = (await thread.info()).head_hash
     async with memory_engine.open(path) as engine:
         thread = engine.thread("t")
-        assert (await thread.verify()).ok
-        assert head == (await thread.rebuild()).head_hash
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
+        assert head == (await thread.replay.rebuild()).head_hash
+        assert (await thread.replay.verify()).ok
         assert SECRET not in await told(await thread.at(3))
 
 
@@ -79,16 +79,16 @@ async def test_a_chunk_that_was_forgotten_is_not_given_by_its_id(thread: Thread)
     """Nor the marked version of it; another is, and one that never was is another error."""
     receipt = await thread.dispatch(said(SECRET))
     await thread.dispatch(said("Hello"))
-    await thread.mark_critical("1.0")
+    await thread.compaction.mark_critical("1.0")
     await thread.forget(event_ids=[receipt.event_id])
     for chunk_id in ("1.0", "3.0"):
         with pytest.raises(errors.ForgottenChunk, match="was forgotten"):
-            await thread.chunk(chunk_id)
+            await thread.replay.chunk(chunk_id)
         with pytest.raises(errors.UnknownChunk):
-            await (await thread.at(3)).chunk(chunk_id)
-    assert "Hello" == (await thread.chunk("2.0")).text
+            await (await thread.at(3)).replay.chunk(chunk_id)
+    assert "Hello" == (await thread.replay.chunk("2.0")).text
     with pytest.raises(errors.UnknownChunk, match="the log has no chunk"):
-        await thread.chunk("99.0")
+        await thread.replay.chunk("99.0")
 
 
 async def test_originals_are_without_what_was_forgotten() -> None:
@@ -99,15 +99,17 @@ async def test_originals_are_without_what_was_forgotten() -> None:
         await thread.dispatch(e.LlmTextResponse(content="5: nothing"))
         report = await thread.compact()
         before = (await thread.info()).events
-        assert 7 == len(await thread.originals(report.new_chunks[0]))
+        assert 7 == len(await thread.compaction.originals(report.new_chunks[0]))
         await thread.forget(event_ids=[receipts[2].event_id])
         summary = next(chunk for chunk in (await thread.state()).chunks() if chunk.lines)
         for chunk_id in (report.new_chunks[0], summary.id):
-            assert [f"{n}: nothing" for n in (0, 1, 3, 4, 5, 5)] == [c.text for c in await thread.originals(chunk_id)]
+            assert [f"{n}: nothing" for n in (0, 1, 3, 4, 5, 5)] == [
+                c.text for c in await thread.compaction.originals(chunk_id)
+            ]
         then = next(chunk for chunk in (await thread.state(at=before)).chunks() if chunk.lines)
         assert (report.new_chunks[0], REDACTED) == (then.id, then.status)
         assert SECRET not in then.text
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_differences_and_explanations_of_the_past_do_not_tell_it(thread: Thread) -> None:
@@ -116,15 +118,15 @@ async def test_differences_and_explanations_of_the_past_do_not_tell_it(thread: T
     await thread.dispatch(said("Hello"))
     await thread.forget(event_ids=[receipt.event_id])
     past = await thread.at(2)
-    assert SECRET not in str((await thread.diff(0, 2)).as_data())
-    assert SECRET not in str((await past.why("1.0")).as_data())
-    assert SECRET not in str((await past.why(await past.context())).as_data())
+    assert SECRET not in str((await thread.replay.diff(0, 2)).as_data())
+    assert SECRET not in str((await past.replay.why("1.0")).as_data())
+    assert SECRET not in str((await past.replay.why(await past.context())).as_data())
 
     async def tells(then: Past) -> bool:
         return SECRET in str((await then.state()).last())
 
     with pytest.raises(errors.NothingToBisect):
-        await thread.bisect(tells)
+        await thread.replay.bisect(tells)
 
 
 async def test_a_forgetting_is_no_longer_seen_by_the_moments_after_it(thread: Thread) -> None:

@@ -26,10 +26,10 @@ async def test_X10_a_log_of_every_release_verifies(release: str, path: Path, tmp
     """Its hashes and operations come out the same, so do its state and the views whose rows have not changed since."""
     expected = told(release)[path.name]
     async with memory_engine.open(str(tmp_path / "golden.db")) as engine:
-        report = await engine.import_log(path, scopes="as exported")
-        verified = await engine.thread(report.thread_id).verify()
+        report = await engine.transfer.import_log(path, scopes="as exported")
+        verified = await engine.thread(report.thread_id).replay.verify()
         found = await digest_of(engine, report.thread_id)
-        await engine.thread(report.thread_id).export(tmp_path / "again.jsonl")
+        await engine.thread(report.thread_id).replay.export(tmp_path / "again.jsonl")
     assert (None, expected["redacted"]) == (verified.divergence, verified.redacted)
     views, then = found.pop("views"), expected.pop("views")
     assert expected == {"redacted": report.redacted, **found}

@@ -95,7 +95,7 @@ async def test_a_file_that_is_not_as_it_was_written_is_refused(file: Path, name:
     bad = spoilt(file, spoil)
     async with memory_engine.open(where) as engine:
         with pytest.raises(ImportRefused, match=why) as refused:
-            await engine.import_log(bad, scopes="as exported")
+            await engine.transfer.import_log(bad, scopes="as exported")
         assert (line, str(bad)) == (refused.value.line, refused.value.path)
         assert str(refused.value).endswith("; nothing was imported")
         assert [] == await engine.threads()
@@ -109,7 +109,7 @@ async def test_a_compressed_file_that_was_cut_off_is_refused(file: Path, tmp_pat
         for size in (20, len(packed) // 2, len(packed) - 4):
             cut.write_bytes(packed[:size])
             with pytest.raises(ImportRefused, match="damaged or cut off"):
-                await engine.import_log(cut, scopes="as exported")
+                await engine.transfer.import_log(cut, scopes="as exported")
 
 
 FORGED = [
@@ -129,16 +129,18 @@ async def test_what_a_forged_log_does_must_apply(file: Path, old: bytes, new: by
     line = line_of(event_line(msgspec.structs.replace(forged, hash=link_hash(forged, b"")))).strip()
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(ImportRefused, match=f"line 2: what it did cannot be applied: .*{why}"):
-            await engine.import_log(spoilt(file, lambda given: [given[0], line, *given[2:]]), scopes="as exported")
+            await engine.transfer.import_log(
+                spoilt(file, lambda given: [given[0], line, *given[2:]]), scopes="as exported"
+            )
 
 
 async def test_an_id_for_the_thread_must_be_one(file: Path) -> None:
     """What no store can hold is refused before anything is read."""
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(InvalidIdentifier):
-            await engine.import_log(file, thread_id="a\x00b", scopes="as exported")
+            await engine.transfer.import_log(file, thread_id="a\x00b", scopes="as exported")
         with pytest.raises(FileNotFoundError):
-            await engine.import_log("nowhere.jsonl", scopes="as exported")
+            await engine.transfer.import_log("nowhere.jsonl", scopes="as exported")
 
 
 async def test_a_stand_in_that_is_not_an_event_is_refused(tmp_path: Path) -> None:
@@ -147,10 +149,10 @@ async def test_a_stand_in_that_is_not_an_event_is_refused(tmp_path: Path) -> Non
     async with memory_engine.open(":memory:") as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch(UserMessage(content="secret"))
-        await thread.export(whole, redaction=Redaction(types=("user_message",)))
+        await thread.replay.export(whole, redaction=Redaction(types=("user_message",)))
     bad = spoilt(whole, text(2, b'"payload":{"content":', b'"payload":{"said":'))
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(ImportRefused, match="content") as refused:
-            await engine.import_log(bad, scopes="as exported")
+            await engine.transfer.import_log(bad, scopes="as exported")
         assert 2 == refused.value.line
         assert [] == await engine.threads()

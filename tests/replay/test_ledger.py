@@ -30,6 +30,7 @@ from memory_engine.replay.cache_breaks import CacheBreak
 from memory_engine.replay.diff import rendered
 from memory_engine.replay.ledger import CacheLedger
 from memory_engine.testing import ManualClock, SequentialIds
+from memory_engine.thread import handle_of
 from tests.conversations import LONG, NEVER, call, opened, say, turns
 from tests.replay.test_ledger_series import STEPS
 from tests.scripted_compactors import Scripted
@@ -75,7 +76,7 @@ async def test_what_is_only_added_breaks_nothing() -> None:
     """Each context begins with that of the call before: all of it was kept, the rest is fresh."""
     async with plain() as thread:
         await say(thread, [*exchanges(3), *call("a"), *exchanges(1, start=4)])
-        found = await thread.cache_ledger()
+        found = await thread.replay.ledger()
         check(found)
         assert () == found.breaks
         assert [2, 4, 6, 10] == [one.seq for one in found.calls]
@@ -95,7 +96,7 @@ async def test_the_parts_of_one_answer_are_one_call() -> None:
         await say(thread, [*turns(2), UserMessage(content="and?"), thinking, first])
         await thread.compact()
         await say(thread, [called, result, second, third])
-        seqs = [one.seq for one in (await thread.cache_ledger()).calls]
+        seqs = [one.seq for one in (await thread.replay.ledger()).calls]
         types = [recorded.type async for recorded in thread.events()]
         assert [2, 4, 10, 11] == seqs
         assert ["llm_text_response", "llm_thinking", "llm_text_response", "llm_text_response"] == [
@@ -107,7 +108,7 @@ async def test_a_log_without_calls_has_an_empty_ledger() -> None:
     """Nothing was sent, nothing was kept; so it is of an empty log."""
     async with plain() as thread:
         for _ in range(2):
-            found = await thread.cache_ledger()
+            found = await thread.replay.ledger()
             assert ((), (), 0, 0.0) == (found.calls, found.breaks, found.totals.tokens, found.totals.kept_share)
             await say(thread, [UserMessage(content="hello")])
 
@@ -123,7 +124,7 @@ async def test_a_compaction_breaks_it_where_the_summary_stands() -> None:
         before = await thread.context(at=6)
         await thread.compact(made[1:3])
         await say(thread, exchanges(1, start=4))
-        found = await thread.cache_ledger()
+        found = await thread.replay.ledger()
         check(found)
         [one] = found.breaks
         after = await thread.context(at=one.call_seq - 1)
@@ -133,7 +134,7 @@ async def test_a_compaction_breaks_it_where_the_summary_stands() -> None:
             one.why,
         )
         assert (1, common_prefix(rendered(before.messages), rendered(after.messages))) == (one.message, one.byte)
-        counter = thread.kernel[ContextBuilder].counter
+        counter = handle_of(thread).kernel[ContextBuilder].counter
         again = [message for message in after.messages[1:] if message in before.messages]
         assert sum(message_tokens(message, counter) for message in again) == one.lost_tokens > 0
         [recorded] = [event async for event in thread.events(after=8, upto=9)]
@@ -147,11 +148,11 @@ async def test_each_kind_of_change_is_named_with_its_event() -> None:
         made = [chunk.id for chunk in (await thread.state()).chunks()]
         await thread.compact(made[:2])
         await say(thread, exchanges(1, start=4))
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         await say(thread, exchanges(1, start=5))
         await thread.forget(chunk_ids=[made[2]])
         await say(thread, [*exchanges(1, start=6), *call("big", "x" * 30_000), *exchanges(1, start=7)])
-        await thread.offload()
+        await thread.compaction.offload()
         await say(thread, [*exchanges(1, start=8), e.ExternalInject(content="brief", retention="ephemeral")])
         await say(thread, [*exchanges(1, start=9), e.SessionEnded(), *exchanges(1, start=10)])
         assert [
@@ -185,7 +186,7 @@ async def test_a_full_budget_moves_the_window() -> None:
             await thread.dispatch(asked)
             tokens.append((await thread.context(1_500, policy=ContextPolicy(blocks=()))).tokens)
             await thread.dispatch(answered)
-        found = await thread.cache_ledger(max_tokens=1_500)
+        found = await thread.replay.ledger(max_tokens=1_500)
         check(found)
         assert 1 <= len(found.breaks) <= 16
         assert {"the window moved: the budget of 1,500 tokens is full"} == {one.why for one in found.breaks}
@@ -208,7 +209,7 @@ async def test_a_budget_that_does_not_do_is_an_error() -> None:
     async with plain() as thread:
         await say(thread, [e.SessionStarted(content="rule" * 500), *exchanges(1)])
         with pytest.raises(ContextBudgetError, match="needs"):
-            await thread.cache_ledger(max_tokens=50)
+            await thread.replay.ledger(max_tokens=50)
 
 
 # What stands last.
@@ -220,7 +221,7 @@ async def test_what_stands_last_is_marked_as_such() -> None:
         await say(thread, [e.TaskStarted(goal="do it"), *exchanges(2)])
         await say(thread, [e.TodoSet(items=(e.TodoItem("1", "first"),)), e.LlmThinking(content="hm")])
         await say(thread, [e.TodoCompleted(id="1"), e.LlmTextResponse(content="done")])
-        found = await thread.cache_ledger()
+        found = await thread.replay.ledger()
         check(found)
         assert {True} == {one.trailing for one in found.breaks}
         moved = "the task: it stands last by design, and moved behind what was said since"
@@ -233,7 +234,9 @@ async def test_what_stands_last_is_marked_as_such() -> None:
             found.breaks[-1].event_type,
             found.breaks[-1].why,
         )
-        task = message_tokens({"role": "user", "content": "[Task] do it"}, thread.kernel[ContextBuilder].counter)
+        task = message_tokens(
+            {"role": "user", "content": "[Task] do it"}, handle_of(thread).kernel[ContextBuilder].counter
+        )
         assert task == found.breaks[0].lost_tokens
 
 
@@ -244,7 +247,7 @@ async def test_a_compaction_is_named_although_something_stands_last() -> None:
         made = [chunk.id for chunk in (await thread.state()).chunks() if chunk.id != "1.0"]
         await thread.compact(made[:4])
         await say(thread, exchanges(1, start=4))
-        last = (await thread.cache_ledger()).breaks[-1]
+        last = (await thread.replay.ledger()).breaks[-1]
         assert ("compaction_completed", False, 0) == (last.event_type, last.trailing, last.message)
 
 
@@ -257,15 +260,15 @@ async def test_a_stretch_is_compared_with_the_call_before_it(monkeypatch: pytest
     monkeypatch.setattr("memory_engine.replay.ledger.WINDOW", window)
     async with plain(CompactionPolicy(threshold=6, tokens_min=0, keep_recent=2)) as thread:
         await say(thread, [e.TaskStarted(goal="do it"), *exchanges(6), *call("a"), *exchanges(3, start=7)])
-        whole = await thread.cache_ledger()
+        whole = await thread.replay.ledger()
         head = (await thread.info()).events
         for after in range(head + 1):
             for upto in {after, min(head, after + 5), head}:
-                found = await thread.cache_ledger(after=after, upto=upto)
+                found = await thread.replay.ledger(after=after, upto=upto)
                 assert [one for one in whole.calls if after < one.seq <= upto] == list(found.calls)
                 assert [one for one in whole.breaks if after < one.call_seq <= upto] == list(found.breaks)
         with pytest.raises(SeqNotInLog):
-            await thread.cache_ledger(after=head + 1)
+            await thread.replay.ledger(after=head + 1)
 
 
 async def test_a_ledger_tells_how_far_it_is_and_only_reads(tmp_path: Path) -> None:
@@ -275,9 +278,9 @@ async def test_a_ledger_tells_how_far_it_is_and_only_reads(tmp_path: Path) -> No
         await (await engine.create_thread("t")).dispatch_all(exchanges(400))
     done: list[int] = []
     async with memory_engine.open(path, config=EngineConfig(read_only=True)) as engine:
-        found = await engine.thread("t").cache_ledger(progress=done.append)
+        found = await engine.thread("t").replay.ledger(progress=done.append)
         past = await engine.thread("t").at(100)
-        assert 50 == len((await past.cache_ledger(upto=100)).calls)
+        assert 50 == len((await past.replay.ledger(upto=100)).calls)
     assert (400, [512, 800]) == (len(found.calls), done)
 
 
@@ -308,7 +311,7 @@ async def test_a_ledger_says_what_the_contexts_say(parts: list[list[Event]], bud
             with suppress(CompactionError):
                 await thread.compact()
         try:
-            found = await thread.cache_ledger(max_tokens=budget)
+            found = await thread.replay.ledger(max_tokens=budget)
         except ContextBudgetError:
             return
         check(found)
@@ -321,11 +324,11 @@ async def test_a_ledger_says_what_the_contexts_say(parts: list[list[Event]], bud
 
 async def sent(thread: Thread, seq: int, budget: int | None, kept: HeldWindow | None) -> Context:
     """What a loop was sent at a seq, forgotten since or not."""
-    reader = thread.kernel.reader
+    reader = handle_of(thread).kernel.reader
     state = await reader.state_at(thread.id, seq)
     under = [await reader.originals(thread.id, summary) for summary in summaries_of(state.chunks())[0]]
     covered = Covered.known(chunk for chunks in under for chunk in chunks)
-    return thread.kernel[ContextBuilder].build(state, thread.id, budget, covered=covered, kept=kept)
+    return handle_of(thread).kernel[ContextBuilder].build(state, thread.id, budget, covered=covered, kept=kept)
 
 
 async def expected_breaks(thread: Thread, found: CacheLedger, budget: int | None) -> list[tuple[int, int, int]]:
@@ -356,7 +359,7 @@ async def test_a_log_that_only_grows_has_no_breaks(steps: Sequence[str], ids: bo
                     await thread.dispatch_all([called, e.ToolResult(call_id=f"c{n}", content="found")])
                 case _:
                     await thread.dispatch(e.LlmThinking(content="hm", response_id=response))
-        found = await thread.cache_ledger()
+        found = await thread.replay.ledger()
         check(found)
         assert () == found.breaks
 

@@ -22,6 +22,7 @@ from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.rendering import Message
 from memory_engine.context.series import ContextSeries, MeasuredMessages
 from memory_engine.core.chunks import Category
+from memory_engine.engine import kernel_of
 from memory_engine.errors import ContextBudgetError
 from memory_engine.replay.diff import rendered
 from memory_engine.testing import ManualClock, SequentialIds
@@ -64,15 +65,15 @@ async def test_contexts_of_a_series_are_those_of_the_states(log: list[Event], bu
     async with same_each_time() as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all(log)
-        messages = MeasuredMessages(engine.kernel[ContextBuilder])
+        messages = MeasuredMessages(kernel_of(engine)[ContextBuilder])
         series = ContextSeries(memory_engine.State(), "t", budget, messages)
         async for event in thread.events():
             series.step(event.operations, event.chunks, event.seq)
             if every and event.seq % every:
                 continue
             try:
-                state = await engine.kernel.reader.state_at("t", event.seq)
-                builder = engine.kernel[ContextBuilder]
+                state = await kernel_of(engine).reader.state_at("t", event.seq)
+                builder = kernel_of(engine)[ContextBuilder]
                 expected = builder.build(state, "t", budget, covered=series.covered, kept=series.kept)
             except ContextBudgetError:
                 with pytest.raises(ContextBudgetError):
@@ -86,7 +87,7 @@ async def test_contexts_of_a_series_are_those_of_the_states(log: list[Event], bu
             )
             assert series.state() == state
             if budget is None:
-                parts = list(engine.kernel[ContextBuilder].in_parts(state))
+                parts = list(kernel_of(engine)[ContextBuilder].in_parts(state))
                 assert None in parts or expected.messages == [message for part in parts for message in part or ()]
 
 
@@ -111,7 +112,7 @@ async def test_a_series_goes_back_where_the_newest_are_replaced(
 ) -> None:
     """However far back chunks become another one, the contexts that follow are those that the states give."""
     async with same_each_time() as engine:
-        builder = engine.kernel[ContextBuilder]
+        builder = kernel_of(engine)[ContextBuilder]
     series = ContextSeries(memory_engine.State(), "t", budget, MeasuredMessages(builder))
     live: list[str] = []
     seq = count = 0
@@ -151,7 +152,7 @@ def same_context(series: ContextSeries, builder: ContextBuilder, budget: int | N
 async def test_a_replacement_of_the_newest_leaves_the_oldest_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """A summary of the newest chunks, again and again: no context puts the whole log together anew."""
     async with same_each_time() as engine:
-        messages = MeasuredMessages(engine.kernel[ContextBuilder])
+        messages = MeasuredMessages(kernel_of(engine)[ContextBuilder])
     asked: list[str] = []
     of = MeasuredMessages.of
 

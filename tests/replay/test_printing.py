@@ -4,7 +4,7 @@ from memory_engine import Engine, LlmTextResponse, Thread, UserMessage
 from memory_engine.core.excerpts import LINES_MAX, WIDTH
 from memory_engine.replay import Divergence, VerifyReport
 from memory_engine.replay.what_if import Change, SkipEvent, try_change
-from memory_engine.thread import Past
+from memory_engine.thread import Past, handle_of
 from tests.conversations import NEVER
 
 HOSTILE = "\x1b[31mred\x1b[0m \u202eback\u202c"
@@ -28,15 +28,18 @@ async def test_every_answer_is_printed_in_a_few_plain_lines(engine: Engine) -> N
         return past.seq >= 500
 
     for answer, says in (
-        (await thread.why(await thread.context(query="town 7")), "context of thread trip"),
-        (await thread.why("602.0"), "compaction of 600 chunks by embedded"),
-        (await thread.diff(20), "trip, event 20 → event 602: 20 → 1 chunk"),
-        (await thread.cache_ledger(), "trip: 300 model calls, "),
-        (await thread.verify(), "trip: 602 events: every hash, operation and state is as recorded"),
+        (await thread.replay.why(await thread.context(query="town 7")), "context of thread trip"),
+        (await thread.replay.why("602.0"), "compaction of 600 chunks by embedded"),
+        (await thread.replay.diff(20), "trip, event 20 → event 602: 20 → 1 chunk"),
+        (await thread.replay.ledger(), "trip: 300 model calls, "),
+        (await thread.replay.verify(), "trip: 602 events: every hash, operation and state is as recorded"),
         (await thread.search("town 7", explain=True), "10 found for “town 7” (lexical)"),
-        (await thread.bisect(is_late), "it holds from event 500 on: llm_text_response"),
-        (await try_change(thread, Change(edits=[SkipEvent(3)])), "trip up to event 602: 1 edit"),
-        (await thread.what_if(Change(edits=[SkipEvent(3)]), fork_id="f"), "trip up to event 602 → fork f: 1 edit"),
+        (await thread.replay.bisect(is_late), "it holds from event 500 on: llm_text_response"),
+        (await try_change(handle_of(thread), Change(edits=[SkipEvent(3)])), "trip up to event 602: 1 edit"),
+        (
+            await thread.replay.what_if(Change(edits=[SkipEvent(3)]), fork_id="f"),
+            "trip up to event 602 → fork f: 1 edit",
+        ),
     ):
         lines = str(answer).split("\n")
         assert says in "\n".join(lines[:5])
@@ -48,11 +51,11 @@ async def test_every_answer_is_printed_in_a_few_plain_lines(engine: Engine) -> N
 async def test_what_is_cut_is_said(engine: Engine) -> None:
     """Of long lists the first and how many more there are; nothing found and nothing changed are said too."""
     thread = await trip(engine, stops=30)
-    assert "├─ … 56 more" not in str(await thread.why("62.0"))
-    assert "… 56 more" in str(await thread.why("62.0"))
-    assert "  … 25 more" in str(await thread.diff(30)).split("\n")
+    assert "├─ … 56 more" not in str(await thread.replay.why("62.0"))
+    assert "… 56 more" in str(await thread.replay.why("62.0"))
+    assert "  … 25 more" in str(await thread.replay.diff(30)).split("\n")
     assert "0 found for “zyzzyva” (lexical)" == str(await thread.search("zyzzyva"))
-    assert "nothing differs" == str(await thread.diff(62)).split("\n")[1]
+    assert "nothing differs" == str(await thread.replay.diff(62)).split("\n")[1]
 
 
 def test_a_divergence_is_printed_with_what_differs() -> None:

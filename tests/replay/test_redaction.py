@@ -15,9 +15,11 @@ from memory_engine import Engine, Event, LlmTextResponse, LlmToolCall, Plugin, T
 from memory_engine import events as e
 from memory_engine.core.chain import commitments, is_redacted
 from memory_engine.core.records import StoredEvent
+from memory_engine.engine import kernel_of
 from memory_engine.errors import InvalidRedaction
 from memory_engine.replay.export.export import export
 from memory_engine.replay.export.redaction import Redaction
+from memory_engine.thread import handle_of
 from tests import golden_logs
 from tests.conversations import turns
 from tests.engine.test_forgetting import PATHS, SECRET
@@ -29,15 +31,15 @@ SAID = f"The {SECRET} totals, please."
 
 async def exported(thread: Thread, path: Path, redaction: Redaction) -> bytes:
     """What a redacted export holds, once it was imported elsewhere and verified as redacted, with the same head."""
-    report = await export(thread, path, redaction=redaction, force=True)
+    report = await export(handle_of(thread), path, redaction=redaction, force=True)
     async with memory_engine.open(":memory:", config=NEVER) as engine:
-        imported = engine.thread((await engine.import_log(path, scopes="as exported")).thread_id)
-        verified = await imported.verify()
+        imported = engine.thread((await engine.transfer.import_log(path, scopes="as exported")).thread_id)
+        verified = await imported.replay.verify()
         assert (None, report.redacted) == (verified.divergence, verified.redacted)
         assert (await thread.info()).head_hash == report.head_hash == verified.head_hash
         assert await shown(imported)
         again = path.with_name(f"again-{path.name}")
-        await export(imported, again, force=True)
+        await export(handle_of(imported), again, force=True)
         assert [line.get("hash") for line in read(path)] == [line.get("hash") for line in read(again)]
         assert lines_of(path)[1:-1] == lines_of(again)[1:-1]  # the last has the hash of the first
     return b"\n".join(lines_of(path))
@@ -81,7 +83,7 @@ async def test_what_was_forgotten_is_in_no_thread_s_file(engine: Engine, tmp_pat
         if info.forked_from is None:
             whole = await exported(engine.thread(info.id), tmp_path / "t.jsonl", Redaction())
             assert SECRET.encode() not in whole
-    await thread.export(tmp_path / "kept.jsonl", redaction=Redaction(forgotten=False))
+    await thread.replay.export(tmp_path / "kept.jsonl", redaction=Redaction(forgotten=False))
     assert SECRET.encode() in b"".join(lines_of(tmp_path / "kept.jsonl"))
 
 
@@ -122,7 +124,7 @@ async def test_what_says_where_it_is_from_goes_with_its_source(engine: Engine, t
     thread = await engine.create_thread("t", user_id="u1", tenant_id="acme")
     event_id = await way(thread)
     await engine.settle()
-    (row,) = await engine.store.find("t", [event_id])
+    (row,) = await kernel_of(engine).store.find("t", [event_id])
     assert SECRET.encode() not in await exported(thread, tmp_path / "t.jsonl", Redaction(seqs=[row.seq]))
 
 
@@ -212,7 +214,7 @@ async def test_what_holds_a_log_together_cannot_be_taken_out(engine: Engine, tmp
     """Chunk ids and fixed sets of values: the export is refused, and nothing is written."""
     thread = await everything(engine)
     with pytest.raises(InvalidRedaction, match=name):
-        await thread.export(tmp_path / "t.jsonl", redaction=Redaction(fields=[name]))
+        await thread.replay.export(tmp_path / "t.jsonl", redaction=Redaction(fields=[name]))
     assert [] == files_in(tmp_path)
 
 
@@ -276,7 +278,7 @@ async def test_a_pattern_that_matches_in_an_id_of_an_event_is_refused(engine: En
     await exported(thread, tmp_path / "t.jsonl", Redaction(patterns=["[0-9a-f]{4}"]))
     await thread.dispatch(UserMessage(content="Hello"), event_id="mail-from-ann")
     with pytest.raises(InvalidRedaction, match="an id of event 2"):
-        await thread.export(tmp_path / "u.jsonl", redaction=Redaction(patterns=["ann"]))
+        await thread.replay.export(tmp_path / "u.jsonl", redaction=Redaction(patterns=["ann"]))
 
 
 async def test_events_that_come_out_otherwise_are_redacted_too(engine: Engine, tmp_path: Path) -> None:
@@ -288,7 +290,7 @@ async def test_events_that_come_out_otherwise_are_redacted_too(engine: Engine, t
             ToolResult(call_id="c1", content="x" * 30_000 + SECRET),
         ]
     )
-    await thread.offload()
+    await thread.compaction.offload()
     await exported(thread, tmp_path / "t.jsonl", Redaction(patterns=[SECRET]))
     assert [False, True, True] == ["commitments" in line for line in read(tmp_path / "t.jsonl")[1:-1]]
 
@@ -317,13 +319,13 @@ async def test_rules_that_nothing_was_for_are_named(engine: Engine, tmp_path: Pa
     rules = Redaction(
         fields=["content", "contnet"], types=["user_message", "usermessage"], patterns=["blue", "geen"], seqs=[1, 99]
     )
-    report = await thread.export(tmp_path / "t.jsonl", redaction=rules)
+    report = await thread.replay.export(tmp_path / "t.jsonl", redaction=rules)
     assert ("field contnet", "pattern geen", "type usermessage", "event 99") == report.idle_rules
 
 
 async def test_the_header_tells_no_pattern(engine: Engine, tmp_path: Path) -> None:
     """What was looked for, and where, may be as telling as what was found."""
-    await (await talk(engine)).export(
+    await (await talk(engine)).replay.export(
         tmp_path / "t.jsonl", redaction=Redaction(patterns=["sesame"], seqs=[2], types=["tool_result"])
     )
     header = lines_of(tmp_path / "t.jsonl")[0]
@@ -356,16 +358,16 @@ async def test_events_of_ones_own_are_taken_out_by_their_types(tmp_path: Path) -
     async with memory_engine.open(":memory:", plugins=[shop]) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all([placed, placed])
-        await thread.export(tmp_path / "typed.jsonl", redaction=Redaction(types=["order_placed"]))
-        await thread.export(tmp_path / "named.jsonl", redaction=Redaction(fields=["total", "order_id"]))
+        await thread.replay.export(tmp_path / "typed.jsonl", redaction=Redaction(types=["order_placed"]))
+        await thread.replay.export(tmp_path / "named.jsonl", redaction=Redaction(fields=["total", "order_id"]))
         first, second = (line["payload"] for line in read(tmp_path / "typed.jsonl")[1:3])
         assert first == second
         assert [] == re.findall("A-7|Elm|Ann|77000077|new", str(first))
         assert 31 == first["total"]  # type: ignore[index]
         named = read(tmp_path / "named.jsonl")[1]["payload"]
         assert (0, "Elm Street 1") == (named["total"], named["address"])  # type: ignore[index]
-        await engine.import_log(tmp_path / "typed.jsonl", thread_id="copy", scopes="as exported")
-        assert (await engine.thread("copy").verify()).ok
+        await engine.transfer.import_log(tmp_path / "typed.jsonl", thread_id="copy", scopes="as exported")
+        assert (await engine.thread("copy").replay.verify()).ok
 
 
 @shop.event("order_checked", chunks="none")
@@ -385,7 +387,7 @@ async def test_events_of_ones_own_say_what_their_fields_are_for(tmp_path: Path) 
     async with memory_engine.open(":memory:", plugins=[shop]) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all([placed, checked, OrderChecked(placed_at=2, rule="vat", customer_id="", found="Ok.")])
-        await thread.export(tmp_path / "t.jsonl", redaction=Redaction(seqs=[1]))
+        await thread.replay.export(tmp_path / "t.jsonl", redaction=Redaction(seqs=[1]))
     _, first, second = (line["payload"] for line in read(tmp_path / "t.jsonl")[1:4])
     assert isinstance(first, dict)
     assert (1, "vat", "[redacted]") == (first["placed_at"], first["rule"], first["found"])
@@ -399,10 +401,10 @@ async def test_events_that_are_not_known_here_are_taken_out_too(tmp_path: Path) 
     async with memory_engine.open(":memory:", plugins=[shop]) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch(placed)
-        await thread.export(tmp_path / "plain.jsonl")
+        await thread.replay.export(tmp_path / "plain.jsonl")
     async with memory_engine.open(":memory:") as engine:
-        await engine.import_log(tmp_path / "plain.jsonl", scopes="as exported")
-        await engine.thread("t").export(tmp_path / "t.jsonl", redaction=Redaction(types=["order_placed"]))
+        await engine.transfer.import_log(tmp_path / "plain.jsonl", scopes="as exported")
+        await engine.thread("t").replay.export(tmp_path / "t.jsonl", redaction=Redaction(types=["order_placed"]))
     payload = read(tmp_path / "t.jsonl")[1]["payload"]
     expected = {"order_id", "address", "total", "notes", "status"}
     assert (expected, []) == (set(payload), re.findall("A-7|Elm|Ann|31000031|new", str(payload)))  # type: ignore[call-overload]
@@ -411,8 +413,8 @@ async def test_events_that_are_not_known_here_are_taken_out_too(tmp_path: Path) 
 async def test_a_redacted_log_can_be_redacted_again(engine: Engine, tmp_path: Path) -> None:
     """Commitments stay what they were, whoever takes out more."""
     thread = await talk(engine)
-    await thread.export(tmp_path / "one.jsonl", redaction=Redaction(types=["user_message"]))
-    await engine.import_log(tmp_path / "one.jsonl", thread_id="copy", scopes="as exported")
+    await thread.replay.export(tmp_path / "one.jsonl", redaction=Redaction(types=["user_message"]))
+    await engine.transfer.import_log(tmp_path / "one.jsonl", thread_id="copy", scopes="as exported")
     whole = await exported(engine.thread("copy"), tmp_path / "two.jsonl", Redaction(types=["tool_result"]))
     assert b"My bike" not in whole
     assert (2, len(TALK)) == (sum(map(is_redacted, await _copied(tmp_path / "two.jsonl"))), len(TALK))
@@ -421,4 +423,4 @@ async def test_a_redacted_log_can_be_redacted_again(engine: Engine, tmp_path: Pa
 async def _copied(path: Path) -> list[StoredEvent]:
     """The rows that an import makes."""
     async with memory_engine.open(":memory:") as engine:
-        return await rows(engine, (await engine.import_log(path, scopes="as exported")).thread_id)
+        return await rows(engine, (await engine.transfer.import_log(path, scopes="as exported")).thread_id)

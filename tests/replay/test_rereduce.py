@@ -225,7 +225,7 @@ async def test_an_event_that_cannot_be_reduced_is_named(tmp_path: Path) -> None:
     file = await silent(tmp_path)
     async with memory_engine.open(file, config=NEVER) as engine:
         with pytest.raises(errors.CannotRereduce, match=r"event 2 \(order_placed\).*open its plug-in"):
-            await engine.thread("t").rereduce(1)
+            await engine.thread("t").replay.rereduce(1)
     async with opened(file, failing) as engine:
         with pytest.raises(errors.CannotRereduce, match="out of stock"):
             await engine.thread("t").rereduce(1)
@@ -248,8 +248,8 @@ async def test_a_redaction_takes_what_was_mended_out_too(tmp_path: Path) -> None
 
     async with opened(await silent(tmp_path)) as engine:
         thread: Thread = engine.thread("t")
-        await thread.rereduce(1)
-        await thread.export(tmp_path / "out.jsonl", redaction=Redaction(types=("order_placed",)))
+        await thread.replay.rereduce(1)
+        await thread.replay.export(tmp_path / "out.jsonl", redaction=Redaction(types=("order_placed",)))
     written = (tmp_path / "out.jsonl").read_text(encoding="utf-8")
     assert ("Thanks" in written, "two chairs" in written) == (True, False)
 
@@ -272,7 +272,7 @@ async def test_nothing_of_a_sound_thread_changes(engine: Engine) -> None:
     await thread.dispatch_all([user("Hello"), e.TaskStarted(goal="Win."), e.TodoSet(items=(e.TodoItem("1", "run"),))])
     await thread.scratchpad.write("a note")
     with pytest.raises(errors.CannotRereduce, match="their reducers still give the state that stands"):
-        await thread.rereduce(1, dry_run=True)
+        await thread.replay.rereduce(1, dry_run=True)
 
 
 def shape(state: State) -> list[tuple[object, ...]]:
@@ -304,13 +304,13 @@ async def test_the_state_becomes_that_of_a_thread_with_the_reducer(events: list[
         async with memory_engine.open(file, plugins=[plugin(order)], config=NEVER) as engine:
             thread = engine.thread("t")
             try:
-                await thread.rereduce(from_seq)
+                await thread.replay.rereduce(from_seq)
             except (errors.CannotRereduce, errors.SeqNotInLog):
                 assert wanted == before
                 return
             assert wanted == shape(await thread.state())
-            assert (from_seq > 1) or (await thread.verify()).ok
-            await thread.undo_rereduce()
+            assert (from_seq > 1) or (await thread.replay.verify()).ok
+            await thread.replay.undo_rereduce()
             assert before == shape(await thread.state())
 
 
@@ -340,11 +340,11 @@ async def test_a_chunk_that_comes_keeps_all_that_its_reducer_gave(tmp_path: Path
         await (await engine.create_thread("t")).dispatch(OrderPlaced(content="a lamp"))
     async with memory_engine.open(path, config=NEVER, plugins=[plugin(rich)]) as engine:
         thread = engine.thread("t")
-        await thread.rereduce(1)
+        await thread.replay.rereduce(1)
         (mended,) = (await thread.state()).chunks()
         other = await engine.create_thread("o")
         await other.dispatch(OrderPlaced(content="a lamp"))
         (first,) = (await other.state()).chunks()
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
     differing = {name for name in Chunk.__struct_fields__ if getattr(mended, name) != getattr(first, name)}
     assert differing <= {"id", "parent_ids"}

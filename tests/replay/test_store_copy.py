@@ -15,6 +15,7 @@ import pytest
 import memory_engine
 from memory_engine import Engine, EngineConfig, InitialChunk, LlmTextResponse, RetentionRule, UserMessage
 from memory_engine.core.threads import CompactionPolicy, Head, LiveChunk, ThreadRecord
+from memory_engine.engine import kernel_of
 from memory_engine.errors import CopyRefused, InvalidArgument, ReadOnly, StorageFailed
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.store.acts import Act
@@ -39,7 +40,7 @@ async def fill(engine: Engine) -> None:
     )
     for event in turns(9):
         await talk.dispatch(event)
-        await talk.settle()
+        await talk.compaction.settle()
     await talk.scratchpad.write("Revenue dips every Sunday")
     fork = await talk.fork(5, thread_id="fork")
     await fork.dispatch(UserMessage(content="another way"))
@@ -50,17 +51,17 @@ async def fill(engine: Engine) -> None:
     await talk.forget(event_ids=ids[3:4])
     gone = await engine.create_thread("gone")
     await gone.dispatch(UserMessage(content="bye"))
-    await gone.delete(by="ines")
+    await gone.admin.delete(by="ines")
     shut = await engine.create_thread("shut")
     await shut.dispatch(UserMessage(content="done"))
-    await shut.archive()
+    await shut.admin.archive()
     erased = await engine.create_thread("erased")
     await erased.dispatch_all([UserMessage(content=text) for text in ("keep", "my secret", "keep too")])
-    await erased.erase(seqs=[2], by="ines", reason="asked")
+    await erased.admin.erase(seqs=[2], by="ines", reason="asked")
     paused = await engine.create_thread("paused")
-    await paused.pause("lunch")
+    await paused.admin.pause("lunch")
     await engine.create_thread("empty", kind="task")
-    await shut.hold(by="lawyer", reason="case 7")
+    await shut.admin.hold(by="lawyer", reason="case 7")
     await engine.settle()
 
 
@@ -72,9 +73,9 @@ async def contents(engine: Engine) -> object:
         {info.id: await log(engine.thread(info.id)) for info in threads},
         {info.id: list((await engine.thread(info.id).state()).chunks()) for info in threads},
         {info.id: (await engine.thread(info.id).context()).messages for info in threads},
-        list(await engine.acts()),
-        await engine.holds(),
-        sorted(await engine.store.taken()),
+        list(await engine.admin.acts()),
+        await engine.admin.holds(),
+        sorted(await kernel_of(engine).store.taken()),
         await engine.user("u", tenant_id="t").preferences.all(),
     )
 
@@ -134,7 +135,7 @@ async def test_all_of_a_store_is_copied(source: str, target: str) -> None:
         assert ("verifying", 8, total) == progress[-1]
         assert await contents(here) == await contents(there)
         assert all(one.ok for one in await there.verify())
-        assert ["gone"] == list(await there.store.taken())
+        assert ["gone"] == list(await kernel_of(there).store.taken())
     assert before == bytes_of(Path(source))
 
 
@@ -154,7 +155,7 @@ async def test_a_copy_goes_on_with_what_is_new(source: str, target: str) -> None
         again = await here.copy_to(there)
         assert (first.events, 0, first.threads) == (again.events, 0, again.known)
         await here.thread("talk").dispatch(LlmTextResponse(content="more"))
-        await here.thread("empty").archive()
+        await here.thread("empty").admin.archive()
         await (await here.create_thread("new")).dispatch(UserMessage(content="hello"))
         third = await here.copy_to(there)
         assert (True, 2, first.threads - 2) == (third.ok, third.added, third.known)
@@ -224,7 +225,7 @@ async def test_what_was_erased_after_it_was_copied_is_erased_there_too(source: s
         await thread.dispatch_all([UserMessage(content=f"word {n}") for n in range(5)])
         await thread.dispatch(UserMessage(content="xylophonic"))
         await here.copy_to(there)
-        await thread.erase(seqs=[6])
+        await thread.admin.erase(seqs=[6])
         report = await here.copy_to(there)
         assert (True, await contents(here)) == (report.ok, await contents(there))
         assert all(one.ok for one in await there.verify())
@@ -239,11 +240,11 @@ async def test_what_a_retention_destroyed_is_destroyed_there_too(source: str, tm
         await thread.dispatch(UserMessage(content="xylophonic"))
         await here.copy_to(there)
         rule = RetentionRule(act="erase", kind="notes", older_than=timedelta(microseconds=1))
-        await here.retain([rule], by="the officer")
+        await here.admin.retain([rule], by="the officer")
         report = await here.copy_to(there)
         assert report.ok
-        assert [one.kind for one in await here.acts()] == [one.kind for one in await there.acts()]
-        assert {"retention", "erase"} <= {one.kind for one in await there.acts()}
+        assert [one.kind for one in await here.admin.acts()] == [one.kind for one in await there.acts()]
+        assert {"retention", "erase"} <= {one.kind for one in await there.admin.acts()}
     assert b"xylophonic" not in bytes_of(*beside(target))
 
 
@@ -253,7 +254,7 @@ async def test_a_target_that_went_on_by_itself_stays_as_it_is(source: str, targe
         await here.copy_to(there)
         await there.thread("talk").dispatch(UserMessage(content="there"))
         assert (await here.copy_to(there)).ok
-        assert "there" == (await there.thread("talk").latest(1))[0].event.content  # type: ignore[union-attr]
+        assert "there" == (await there.thread("talk").replay.latest(1))[0].event.content  # type: ignore[union-attr]
         await here.thread("talk").dispatch(UserMessage(content="here"))
         with pytest.raises(CopyRefused, match="talk"):
             await here.copy_to(there)
@@ -264,17 +265,20 @@ async def test_a_copy_that_is_done_again_follows_what_has_changed(target: str, t
     path = str(tmp_path / "changing.db")
     async with memory_engine.open(path) as here, memory_engine.open(target) as there:
         kept = await here.create_thread("kept", metadata={"n": "1"})
-        await kept.archive()
+        await kept.admin.archive()
         await (await here.create_thread("gone")).dispatch(UserMessage(content="first"))
-        await here.thread("gone").delete()
+        await here.thread("gone").admin.delete()
         await here.copy_to(there)
-        assert ("archived", ["gone"]) == ((await there.thread("kept").info()).status, list(await there.store.taken()))
-        await kept.unarchive()
-        await kept.update(metadata={"n": "2"}, policy=CompactionPolicy(threshold=9))
+        assert ("archived", ["gone"]) == (
+            (await there.thread("kept").info()).status,
+            list(await kernel_of(there).store.taken()),
+        )
+        await kept.admin.unarchive()
+        await kept.admin.update(metadata={"n": "2"}, policy=CompactionPolicy(threshold=9))
         await (await here.create_thread("gone")).dispatch(UserMessage(content="second"))
         assert (await here.copy_to(there)).ok
         assert await contents(here) == await contents(there)
-        await kept.archive()
+        await kept.admin.archive()
         assert 1 == (await here.copy_to(there)).known
         assert "archived" == (await there.thread("kept").info()).status
 
@@ -293,7 +297,7 @@ async def test_a_target_with_other_threads_is_refused(source: str, target: str) 
                 with pytest.raises(CopyRefused, match=name):
                     await here.copy_to(there)
         async with memory_engine.open(":memory:") as there:
-            await (await there.create_thread("talk")).delete()
+            await (await there.create_thread("talk")).admin.delete()
             with pytest.raises(CopyRefused, match="it was deleted there"):
                 await here.copy_to(there)
 
@@ -337,7 +341,7 @@ async def test_once_the_damage_is_mended_the_copy_is_made_whole(source: str, tar
     """By copying again from a store that is whole."""
     whole = tmp_path / "whole.db"
     async with memory_engine.open(source, config=READS) as engine:
-        await engine.backup(whole)
+        await engine.admin.backup(whole)
     await damage(source, "talk", 7)
     async with memory_engine.open(target) as there:
         async with memory_engine.open(source, config=READS) as here:
@@ -355,13 +359,13 @@ async def test_many_events_go_over_in_batches(tmp_path: Path) -> None:
     async with memory_engine.open(":memory:", config=quiet) as first:
         thread = await first.create_thread("many")
         await thread.dispatch_all([UserMessage(content=f"{n}") for n in range(1_300)])
-        await thread.export(folder)
+        await thread.replay.export(folder)
     async with memory_engine.open(":memory:") as here, memory_engine.open(str(tmp_path / "target.db")) as there:
-        await here.import_log(folder, scopes="as exported")
+        await here.transfer.import_log(folder, scopes="as exported")
         report = await here.copy_to(there)
         assert (True, 1_300) == (report.ok, report.added)
         assert await log(here.thread("many")) == await log(there.thread("many"))
-        rows = [await engine.store.rows("imported", 1, "many") for engine in (here, there)]
+        rows = [await kernel_of(engine).store.rows("imported", 1, "many") for engine in (here, there)]
         assert rows[0] == rows[1]
         assert rows[0][1]
 

@@ -25,12 +25,13 @@ from memory_engine import (
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.state import State
+from memory_engine.engine import kernel_of
 from memory_engine.errors import EventNotFound, PastIsReadOnly, ReadOnly, SeqNotInLog
 from memory_engine.store import snapshots
 from memory_engine.store.protocol import ProjectionChange
 from memory_engine.store.reader import LogReader
 from memory_engine.testing import ManualClock
-from memory_engine.thread import Past
+from memory_engine.thread import Past, handle_of
 from memory_engine.wiring import builtin_projections
 from tests.views.test_view_laws import EVENTS, Snapshot, recorded_views, views
 
@@ -57,17 +58,17 @@ async def talk(thread: Thread, turns: int) -> None:
     for n in range(turns):
         await thread.dispatch(UserMessage(content=f"question {n}: what does part {n * 7} cost, and why?"))
         await thread.dispatch(LlmTextResponse(content=f"answer {n}: part {n * 7} costs {n * 3} euros, since it is new"))
-    await thread.settle()
+    await thread.compaction.settle()
 
 
 async def check_past(past: Past, seen: tuple[State, Snapshot]) -> None:
     """A past is recorded as it was seen, and shown without what was forgotten since."""
     state, rows = seen
-    reader = past.kernel.reader
+    reader = handle_of(past).kernel.reader
     forgotten = await reader.forgotten(past.id)
     shown = forgotten.forgettings.hidden_in(state)
     assert (state, shown) == (await reader.state_at(past.id, past.seq), await past.state())
-    assert past.kernel[ContextBuilder].build(shown, past.id).messages == (await past.context()).messages
+    assert handle_of(past).kernel[ContextBuilder].build(shown, past.id).messages == (await past.context()).messages
     assert rows == await recorded_views(past, past.seq)
     if past.seq >= forgotten.mark:
         assert rows == await views(past)
@@ -75,7 +76,7 @@ async def check_past(past: Past, seen: tuple[State, Snapshot]) -> None:
 
 async def kept(thread: Thread) -> dict[str, bytes]:
     """The snapshots of a thread that are in the store."""
-    _, rows = await thread.kernel.store.rows(*SNAPSHOTS, thread.id)
+    _, rows = await handle_of(thread).kernel.store.rows(*SNAPSHOTS, thread.id)
     return dict(rows)
 
 
@@ -92,7 +93,7 @@ async def test_every_past_is_what_was_there_then(events: Sequence[Event], keep: 
             seen = {0: (await thread.state(), await views(thread))}
             for event in events:
                 await thread.dispatch(event)
-                await thread.settle()
+                await thread.compaction.settle()
                 state = await thread.state()
                 seen[state.seq] = state, await views(thread)
                 assert (await thread.context()).messages == (await thread.context(at=state.seq)).messages
@@ -161,22 +162,22 @@ async def test_the_past_takes_no_writes(thread: Thread) -> None:
         lambda: past.dispatch(UserMessage(content="x")),
         lambda: past.dispatch_all([UserMessage(content="x")]),
         past.compact,
-        past.pause,
-        past.resume,
-        past.archive,
-        past.delete,
-        past.rebuild,
-        past.undo_compaction,
-        past.redo_compaction,
-        past.end_session,
-        lambda: past.mark_critical("1.0"),
+        past.admin.pause,
+        past.admin.resume,
+        past.admin.archive,
+        past.admin.delete,
+        past.replay.rebuild,
+        past.compaction.undo,
+        past.compaction.redo,
+        past.admin.end_session,
+        lambda: past.compaction.mark_critical("1.0"),
         lambda: past.forget(chunk_ids=["1.0"]),
         lambda: past.scratchpad.write("x"),
     ]
     for write in writes:
         with pytest.raises(PastIsReadOnly, match="as it was after event 4"):
             await write()  # type: ignore[misc]
-    assert (6, False) == ((await thread.info()).events, await past.is_blocked())
+    assert (6, False) == ((await thread.info()).events, await past.admin.is_blocked())
 
 
 async def test_the_handles_of_the_past_read_the_past(engine: Engine) -> None:
@@ -195,7 +196,7 @@ async def test_the_handles_of_the_past_read_the_past(engine: Engine) -> None:
     fork = await past.fork()
     assert seq == (await fork.info()).events
     assert "Past(" in repr(past)
-    assert (await past.report()).text != (await thread.report()).text
+    assert (await past.views.report()).text != (await thread.views.report()).text
     assert (await past.context(at=0)).messages == []
 
 
@@ -211,7 +212,7 @@ async def test_snapshots_are_written_by_commits_and_name_no_content(tmp_path: Pa
     async with memory_engine.open(str(tmp_path / "m.db")) as engine:
         thread = engine.thread("t")
         whole = [await thread.state(at=seq) for seq in range(35)]
-        await engine.store.write_projection("t", ProjectionChange(*SNAPSHOTS, {}, 0, EVERYTHING))
+        await kernel_of(engine).store.write_projection("t", ProjectionChange(*SNAPSHOTS, {}, 0, EVERYTHING))
         assert whole == [await thread.state(at=seq) for seq in range(35)]
 
 
@@ -232,7 +233,7 @@ async def test_a_damaged_snapshot_is_passed_over(damage: str) -> None:
                     "tally": row.replace(b"1.0", b"9.9"),
                     "empty": b"",
                 }[damage]
-                await engine.store.write_projection(thread.id, ProjectionChange(*SNAPSHOTS, {key: bad}, 0))
+                await kernel_of(engine).store.write_projection(thread.id, ProjectionChange(*SNAPSHOTS, {key: bad}, 0))
             assert expected == [await thread.state(at=seq) for seq in range(21)]
 
 
@@ -276,8 +277,8 @@ async def test_deleting_takes_the_snapshots_along(tmp_path: Path) -> None:
             await talk(thread, 4)
             await views(await thread.at(7))
             assert await kept(thread)
-            await thread.delete()
-            assert [] == list(await engine.store.holders(*SNAPSHOTS))
+            await thread.admin.delete()
+            assert [] == list(await kernel_of(engine).store.holders(*SNAPSHOTS))
 
 
 async def test_an_engine_that_only_reads_writes_nothing(tmp_path: Path) -> None:
@@ -311,7 +312,7 @@ async def test_a_log_without_snapshots_gets_them_where_it_is_read(engine: Engine
     with mock.patch("memory_engine.store.reader.FAR", 600):
         await thread.state(at=55)
     assert {} == await kept(thread)
-    engine.reader.clear()
+    kernel_of(engine).reader.clear()
     with mock.patch("memory_engine.store.reader.FAR", 20), mock.patch("memory_engine.store.reader.PAGE", 20):
         expected = await thread.state(at=55)
     assert 2 == len(await kept(thread))
@@ -325,16 +326,18 @@ async def test_moments_of_a_log_that_was_never_compacted_are_at_hand() -> None:
         await talk(thread, 40)
         await thread.scratchpad.write("the price rises in May")
         await thread.dispatch_all([UserMessage(content=f"and {n}?") for n in range(15)])
-        head = await thread.last_seq()
+        head = await handle_of(thread).last_seq()
         with mock.patch("memory_engine.store.reader.PAGE", 7), mock.patch("memory_engine.store.reader.FAR", 1_000):
             for seq in random.Random(3).sample(range(head + 1), head + 1):
-                found = await engine.reader.state_at(thread.id, seq)
-                assert await LogReader(engine.store, engine.events).state_at(thread.id, seq) == found
-                assert found is await engine.reader.state_at(thread.id, seq) or not seq
+                found = await kernel_of(engine).reader.state_at(thread.id, seq)
+                assert await LogReader(kernel_of(engine).store, engine.events).state_at(thread.id, seq) == found
+                assert found is await kernel_of(engine).reader.state_at(thread.id, seq) or not seq
             assert any("answer 0:" in chunk.text for chunk in (await thread.state(at=head - 1)).chunks())
-            await thread.erase(seqs=[1], reason="asked to", by="me")
+            await thread.admin.erase(seqs=[1], reason="asked to", by="me")
             assert not [c for c in (await thread.state(at=head - 1)).chunks() if "question 0:" in c.text]
-            assert not [c for c in (await engine.reader.state_at(thread.id, 9)).chunks() if "question 0:" in c.text]
+            assert not [
+                c for c in (await kernel_of(engine).reader.state_at(thread.id, 9)).chunks() if "question 0:" in c.text
+            ]
 
 
 async def test_every_view_is_read_in_the_past(engine: Engine) -> None:
@@ -344,11 +347,11 @@ async def test_every_view_is_read_in_the_past(engine: Engine) -> None:
     past = await thread.at(3)
     assert isinstance(past, Past)
     for projection in builtin_projections():
-        rows = await past.rows(projection)
+        rows = await past.views.rows(projection)
         assert (
             len(rows)
-            == (await past.measure(projection))[0]
-            >= len(await past.rows_between(projection, limit=1, latest=True))
+            == (await handle_of(past).measure(projection))[0]
+            >= len(await handle_of(past).rows_between(projection, limit=1, latest=True))
         )
 
 
@@ -365,7 +368,7 @@ async def test_who_only_looks_searches_what_was_never_searched(tmp_path: Path) -
         assert await engine.thread("never").search("part")
         assert (await (await engine.thread("never").at(4)).context(query="part")).messages
         with pytest.raises(ReadOnly, match="index"):
-            await engine.thread("never").prepare_search()
+            await engine.thread("never").admin.prepare_search()
         assert {} == dict(await engine.user("nobody").preferences.all())
 
 
@@ -377,7 +380,14 @@ async def test_nothing_that_writes_goes_past_an_engine_that_only_reads(tmp_path:
     before = path.read_bytes()
     async with memory_engine.open(str(path), config=EngineConfig(read_only=True)) as engine:
         thread = engine.thread("t")
-        for write in (thread.fork, thread.archive, thread.delete, thread.rebuild, thread.compact, thread.pause):
+        for write in (
+            thread.fork,
+            thread.admin.archive,
+            thread.admin.delete,
+            thread.replay.rebuild,
+            thread.compact,
+            thread.admin.pause,
+        ):
             with pytest.raises(ReadOnly):
                 await write()
     assert before == path.read_bytes()

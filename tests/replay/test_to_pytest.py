@@ -77,7 +77,7 @@ async def talk(thread: Thread) -> None:
         await thread.dispatch(e.LlmToolCall(calls=(ToolCall.create(f"c{n}", "look", {"day": n, "é": [1.5, None]}),)))
         await thread.dispatch(e.ToolResult(call_id=f"c{n}", content=f'{{"day": {n}}}', name="look"))
         await thread.dispatch(e.TodoCompleted(id="1") if n == 3 else e.LlmTextResponse(content=f"Day {n} is fine."))
-    await thread.settle()
+    await thread.compaction.settle()
 
 
 POLICY = EngineConfig(compaction=CompactionPolicy(threshold=8, tokens_min=0, keep_recent=2))
@@ -93,9 +93,9 @@ async def test_the_test_passes_as_written(tmp_path: Path) -> None:
         head = len(events)
         assert "compaction_completed" in {event.type for event in events}
         sources = {
-            "all": await thread.to_pytest(1),
-            "some": await thread.to_pytest(5, head - 4, name="some_of_it"),
-            "one": await thread.to_pytest(events[6].id, events[6].id),
+            "all": await thread.replay.to_pytest(1),
+            "some": await thread.replay.to_pytest(5, head - 4, name="some_of_it"),
+            "one": await thread.replay.to_pytest(events[6].id, events[6].id),
         }
     await anyio.Path(folder).mkdir()
     for name, source in sources.items():
@@ -112,7 +112,7 @@ async def test_the_same_log_gives_the_same_source() -> None:
     async with memory_engine.open(":memory:", config=POLICY) as engine:
         thread = await engine.create_thread("trip")
         await talk(thread)
-        assert await thread.to_pytest(3, 20) == await thread.to_pytest(3, 20)
+        assert await thread.replay.to_pytest(3, 20) == await thread.to_pytest(3, 20)
 
 
 async def test_a_changed_reducer_fails_the_test(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ async def test_a_changed_reducer_fails_the_test(tmp_path: Path) -> None:
     async with memory_engine.open(":memory:") as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all([UserMessage(content="Hello"), e.LlmTextResponse(content="Hi")])
-        source = await thread.to_pytest(1, 2)
+        source = await thread.replay.to_pytest(1, 2)
     changed = source.replace('"label": "",', "").replace(
         "PLUGINS: Sequence[Plugin] = ()",
         "from memory_engine import Add, Chunk, Reduction\n\n"
@@ -161,7 +161,7 @@ async def test_hostile_content_comes_back_exactly(tmp_path: Path) -> None:
         thread = await engine.create_thread(hostile_id)
         await thread.dispatch_all([UserMessage(content=text, name=text[:20]) for text in HOSTILE])
         await thread.dispatch(e.ToolResult(call_id="'\"\\", content=HOSTILE[0], name=HOSTILE[1]))
-        source = await thread.to_pytest(3)
+        source = await thread.replay.to_pytest(3)
     run_here(source)
     tree = ast.parse(source)
     assert 1 == sum(isinstance(node, ast.FunctionDef) for node in tree.body)
@@ -184,7 +184,7 @@ async def test_a_megabyte_is_one_constant(tmp_path: Path) -> None:
     async with memory_engine.open(":memory:") as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all([UserMessage(content=long), UserMessage(content="short")])
-        source = await thread.to_pytest(1)
+        source = await thread.replay.to_pytest(1)
     assert len(source) < 1_200_000
     assert max(map(len, source.splitlines())) < 250
     assert [long, "short"] == _payloads(source)
@@ -232,7 +232,7 @@ async def test_whatever_happened_its_test_passes(events: Sequence[Event], first:
         head = (await thread.info()).events
         if head:
             first = min(first, head)
-            run_here(await thread.to_pytest(first, min(head, first + more)))
+            run_here(await thread.replay.to_pytest(first, min(head, first + more)))
 
 
 # plug-ins
@@ -265,7 +265,7 @@ async def test_a_plug_in_is_given_by_hand(tmp_path: Path) -> None:
     async with memory_engine.open(path, plugins=[plugin]) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all([UserMessage(content="I want it"), order(order="FW-1")])
-        source = await thread.to_pytest(1)
+        source = await thread.replay.to_pytest(1)
     assert "# Put here the plug-ins that declare shop_order.\n" in source
     with pytest.raises(AssertionError, match=r"event 2 \(shop_order\): nothing here declares .* put its plug-in into"):
         run_here(source)
@@ -275,8 +275,8 @@ async def test_a_plug_in_is_given_by_hand(tmp_path: Path) -> None:
     names["test_t_events_1_to_2"]()  # type: ignore[operator]
     async with memory_engine.open(path) as engine:
         with pytest.raises(NoSuchTest, match="event 2 of thread 't': version 1 of shop_order is not known here"):
-            await engine.thread("t").to_pytest(1)
-        assert "def test_t_events_1_to_1" in await engine.thread("t").to_pytest(1, 1)
+            await engine.thread("t").replay.to_pytest(1)
+        assert "def test_t_events_1_to_1" in await engine.thread("t").replay.to_pytest(1, 1)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ async def test_what_no_test_can_be_made_of(first: int, last: int, name: str, why
         thread = await engine.create_thread("t")
         await thread.dispatch_all([UserMessage(content="a"), UserMessage(content="b")])
         with pytest.raises(NoSuchTest, match=why):
-            await thread.to_pytest(first, last, name=name)
+            await thread.replay.to_pytest(first, last, name=name)
 
 
 def test_what_is_not_compared_may_be_left_out() -> None:
@@ -372,8 +372,8 @@ async def test_no_test_is_made_of_texts_that_were_taken_out(tmp_path: Path) -> N
         thread = await engine.create_thread("t")
         for text in ("the gate code is 4482", "thank you"):
             await thread.dispatch(UserMessage(content=text))
-        await thread.export(tmp_path / "t.jsonl", redaction=Redaction(patterns=(r"\b4482\b",)))
-        await engine.import_log(tmp_path / "t.jsonl", thread_id="copy", scopes="as exported")
+        await thread.replay.export(tmp_path / "t.jsonl", redaction=Redaction(patterns=(r"\b4482\b",)))
+        await engine.transfer.import_log(tmp_path / "t.jsonl", thread_id="copy", scopes="as exported")
         with pytest.raises(NoSuchTest, match="event 1 were taken out"):
-            await engine.thread("copy").to_pytest(1, 2)
-        assert "thank you" in await engine.thread("copy").to_pytest(2)
+            await engine.thread("copy").replay.to_pytest(1, 2)
+        assert "thank you" in await engine.thread("copy").replay.to_pytest(2)

@@ -268,8 +268,8 @@ async def test_a_changed_snapshot_is_found(tmp_path: Path) -> None:
         thread = await engine.create_thread("t")
         for _ in range(5):
             await thread.dispatch_all([e.ExternalInject(source="s", content="x") for _ in range(250)])
-        await thread.settle()
-        assert (await thread.verify()).ok
+        await thread.compaction.settle()
+        assert (await thread.replay.verify()).ok
     with closing(sqlite3.connect(path)) as raw:
         [(key, value)] = raw.execute("SELECT key, value FROM projection_rows WHERE projection = 'snapshots'").fetchall()
     hash_, chunks, tokens, live = msgspec.msgpack.decode(value)
@@ -283,7 +283,7 @@ async def test_a_changed_snapshot_is_found(tmp_path: Path) -> None:
     ) == found.difference
     tamper(path, changes, msgspec.msgpack.encode((b"another", chunks, tokens, live[1:])))
     async with memory_engine.open(path, config=EngineConfig(read_only=True)) as engine:
-        assert (await engine.thread("t").verify()).ok
+        assert (await engine.thread("t").replay.verify()).ok
 
 
 async def searched(path: str, *, documents: bool = False) -> None:
@@ -292,13 +292,13 @@ async def searched(path: str, *, documents: bool = False) -> None:
     async with memory_engine.open(path, config=config) as engine:
         thread: Thread = await engine.create_thread("t")
         await thread.dispatch_all([UserMessage(content=f"Order A-{n} of apples") for n in range(90)])
-        await thread.forget(event_ids=[(await thread.latest(1))[0].id])
-        await thread.prepare_search()
+        await thread.forget(event_ids=[(await thread.replay.latest(1))[0].id])
+        await thread.admin.prepare_search()
         await thread.dispatch(UserMessage(content="and pears"))
         if documents:
             await engine.tenant("acme").documents.add("A paper about plums.", id="d")
             await engine.tenant("acme").documents.add("A paper about cherries.", id="d")
-            await engine.tenant("acme").prepare_search()
+            await engine.tenant("acme").admin.prepare_search()
         assert all(report.ok for report in await engine.verify())
 
 
@@ -328,8 +328,8 @@ async def test_a_damaged_search_index_is_found(tmp_path: Path, statement: str, l
     if statement.startswith("INSERT"):
         return  # words that the full-text index never had cannot be taken out of it
     async with memory_engine.open(path) as engine:
-        await engine.thread("t").rebuild((), search=True)
-        assert (await engine.thread("t").verify()).ok
+        await engine.thread("t").replay.rebuild((), search=True)
+        assert (await engine.thread("t").replay.verify()).ok
 
 
 async def test_an_index_with_ended_and_dropped_passages_verifies(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from memory_engine import (
 from memory_engine import events as e
 from memory_engine.compactors import EmbeddedCompactor
 from memory_engine.context.rendering import Message
+from memory_engine.engine import kernel_of
 from memory_engine.errors import (
     InvalidChange,
     InvalidEvent,
@@ -60,7 +61,7 @@ async def test_searches_over_many_threads_leave_what_ifs_out(tmp_path: Path) -> 
         thread = await engine.create_thread("t", user_id="u1")
         await thread.dispatch(UserMessage(content="The budget is forty euros."))
         change = Change(edits=[ReplaceEvent(1, UserMessage(content="The budget is ninety euros."))])
-        fork = engine.thread((await thread.what_if(change)).fork_id)
+        fork = engine.thread((await thread.replay.what_if(change)).fork_id)
         other = await fork.fork(thread_id="of-the-fork")
         assert [False, True, True] == [info.is_what_if for info in await engine.threads(user_id="u1")]
 
@@ -70,7 +71,7 @@ async def test_searches_over_many_threads_leave_what_ifs_out(tmp_path: Path) -> 
         assert {"t", fork.id} == {hit.thread_id for hit in named}
         assert ["The budget is ninety euros."] == [hit.text for hit in await other.search("budget")]
 
-        await fork.update(metadata={"what_if": None})
+        await fork.admin.update(metadata={"what_if": None})
         assert {"t", fork.id} == {hit.thread_id for hit in await engine.search("budget", user_id="u1")}
 
 
@@ -96,7 +97,7 @@ async def test_a_skipped_event_leaves_its_place(tmp_path: Path) -> None:
         assert ["1.0", "3.0", "4.0", "5.0"] == [chunk.id for chunk in (await fork.state()).chunks()]
         await fork.dispatch(UserMessage(content="and now?"))
         assert (True, 6, 5) == (
-            (await fork.verify()).ok,
+            (await fork.replay.verify()).ok,
             (await fork.state()).seq,
             (await engine.thread("t").state()).seq,
         )
@@ -115,7 +116,7 @@ async def test_a_replaced_event_says_something_else(thread: Thread) -> None:
 async def test_inserted_events_come_in_their_order(thread: Thread) -> None:
     """Before the first, after the last, several at one place: later events move, and know it."""
     await thread.dispatch_all(turns(2))
-    await thread.mark_critical("2.0")
+    await thread.compaction.mark_critical("2.0")
     edits = [InsertEvent(0, UserMessage(content="a")), InsertEvent(0, NewEvent(UserMessage(content="b"), id="b!")),
              InsertEvent(3, UserMessage(content="z"))]  # fmt: skip
     report, fork = await tried(thread, Change(edits=edits))
@@ -125,7 +126,7 @@ async def test_inserted_events_come_in_their_order(thread: Thread) -> None:
     assert ["a", "b", "word1", "word2", "z"] == await texts(fork)
     made = await log(fork)
     assert ("b!", e.MemoryMarkCritical(chunk_ids=("4.0",))) == (made[1].id, made[4].event)
-    assert "critical" == (await fork.chunk("5.0")).retention
+    assert "critical" == (await fork.replay.chunk("5.0")).retention
     assert made[2].recorded_at == made[0].recorded_at == (await log(thread))[0].recorded_at
 
 
@@ -185,9 +186,9 @@ async def test_edits_that_fit_nothing_are_refused(engine: Engine, thread: Thread
     """Seqs that the log does not have, two edits of one event, ids that are taken, no change at all: no fork."""
     await thread.dispatch_all([NewEvent(turns(1)[0], id="taken"), *turns(2)])
     with pytest.raises(InvalidChange):
-        await thread.what_if(Change(edits=edits), fork_id="f")
+        await thread.replay.what_if(Change(edits=edits), fork_id="f")
     assert ["t"] == [info.id for info in await engine.threads()]
-    await thread.what_if(Change(edits=[SkipEvent(1)]), fork_id="f")
+    await thread.replay.what_if(Change(edits=[SkipEvent(1)]), fork_id="f")
 
 
 async def test_what_cannot_be_recorded_makes_no_fork(engine: Engine, thread: Thread) -> None:
@@ -195,15 +196,15 @@ async def test_what_cannot_be_recorded_makes_no_fork(engine: Engine, thread: Thr
     await thread.dispatch_all(turns(3))
     bad = e.FlowCompleted(flow_id="f", flow_dact="d", user_query="q", slots={"x": float("nan")})
     with pytest.raises(InvalidEvent):
-        await thread.what_if(Change(edits=[ReplaceEvent(2, bad)]), fork_id="f")
+        await thread.replay.what_if(Change(edits=[ReplaceEvent(2, bad)]), fork_id="f")
     for fork_id in ("\x00", "x" * 5_000):
         with pytest.raises(InvalidIdentifier):
-            await thread.what_if(Change(edits=[SkipEvent(1)]), fork_id=fork_id)
-    await thread.what_if(Change(edits=[SkipEvent(1)]), fork_id="f")
+            await thread.replay.what_if(Change(edits=[SkipEvent(1)]), fork_id=fork_id)
+    await thread.replay.what_if(Change(edits=[SkipEvent(1)]), fork_id="f")
     with pytest.raises(ThreadExists):
-        await thread.what_if(Change(edits=[SkipEvent(1)]), fork_id="f")
+        await thread.replay.what_if(Change(edits=[SkipEvent(1)]), fork_id="f")
     with pytest.raises(ThreadNotFound):
-        await engine.thread("nobody").what_if(Change(edits=[SkipEvent(1)]))
+        await engine.thread("nobody").replay.what_if(Change(edits=[SkipEvent(1)]))
 
 
 async def test_an_engine_that_only_reads_makes_no_fork(tmp_path: Path) -> None:
@@ -213,7 +214,7 @@ async def test_an_engine_that_only_reads_makes_no_fork(tmp_path: Path) -> None:
         await (await engine.create_thread("t")).dispatch_all(turns(2))
     async with memory_engine.open(path, config=EngineConfig(read_only=True)) as engine:
         with pytest.raises(ReadOnly):
-            await engine.thread("t").what_if(Change(edits=[SkipEvent(1)]))
+            await engine.thread("t").replay.what_if(Change(edits=[SkipEvent(1)]))
 
 
 # Recorded compactions.
@@ -234,7 +235,7 @@ async def test_recorded_compactions_are_taken_as_they_are() -> None:
             report.refused,
         )
         assert ["new", *await texts(thread)] == await texts(fork)
-        assert e.SummaryLine("key_information", "word1", ("2.0",)) == (await fork.chunk("7.0")).lines[0]
+        assert e.SummaryLine("key_information", "word1", ("2.0",)) == (await fork.replay.chunk("7.0")).lines[0]
 
 
 @pytest.mark.parametrize("edit", [SkipEvent(3), ReplaceEvent(3, UserMessage(content="other"))])
@@ -250,9 +251,9 @@ async def test_a_summary_of_what_is_not_there_is_left_out(edit: SkipEvent | Repl
         assert ["started", "abandoned", "started", "completed"] == [
             name.removeprefix("compaction_") for name in await types(fork)
         ]
-        assert 0 == (await engine.store.head(fork.id)).open_compaction
+        assert 0 == (await kernel_of(engine).store.head(fork.id)).open_compaction
         await say(fork, turns(2, start=20))
-        assert (await fork.verify()).ok
+        assert (await fork.replay.verify()).ok
 
 
 async def test_a_skipped_compaction_leaves_the_originals() -> None:
@@ -263,7 +264,7 @@ async def test_a_skipped_compaction_leaves_the_originals() -> None:
         report, fork = await tried(thread, Change(edits=[SkipEvent(6)]))
         assert ["word1", "word2", "word3", "word4"] == await texts(fork)
         assert (1, 0) == (report.before.completed, report.after.completed)
-        assert 0 == (await engine.store.head(fork.id)).open_compaction
+        assert 0 == (await kernel_of(engine).store.head(fork.id)).open_compaction
 
 
 async def test_an_undone_compaction_is_undone_in_the_fork() -> None:
@@ -272,11 +273,11 @@ async def test_an_undone_compaction_is_undone_in_the_fork() -> None:
         thread = await engine.create_thread("t")
         await say(thread, turns(4))
         await thread.compact()
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         _, fork = await tried(thread, Change(edits=[InsertEvent(1, UserMessage(content="new"))]))
         assert ["word1", "word2", "word3", "word4", "new"] == await texts(fork)
         with pytest.raises(InvalidChange, match="forgets"):
-            await thread.what_if(Change(edits=[InsertEvent(6, MemoryForget(chunk_ids=("2.0",)))]))
+            await thread.replay.what_if(Change(edits=[InsertEvent(6, MemoryForget(chunk_ids=("2.0",)))]))
 
 
 @pytest.mark.parametrize("forget", [MemoryForget(chunk_ids=("1.0",)), MemoryForget(seqs=(1,))])
@@ -300,13 +301,13 @@ async def test_what_a_replaced_event_forgets_does_not_come_back() -> None:
         await say(thread, turns(4))
         await thread.compact()
         gap = await thread.dispatch(UserMessage(content="gap"))
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         edits: list[Edit] = [
             InsertEvent(0, UserMessage(content="new")),
             ReplaceEvent(gap.seq, MemoryForget(chunk_ids=("1.0",))),
         ]
         with pytest.raises(InvalidChange, match="forgets"):
-            await thread.what_if(Change(edits=edits))
+            await thread.replay.what_if(Change(edits=edits))
 
 
 async def test_an_undo_that_was_skipped_can_be_made_after_all() -> None:
@@ -315,11 +316,11 @@ async def test_an_undo_that_was_skipped_can_be_made_after_all() -> None:
         thread = await engine.create_thread("t")
         await say(thread, turns(4))
         await thread.compact()
-        undone = await thread.undo_compaction()
+        undone = await thread.compaction.undo()
         _, fork = await tried(thread, Change(edits=[SkipEvent(undone.seq)]))
-        await fork.undo_compaction()
+        await fork.compaction.undo()
         assert ["word1", "word2", "word3", "word4"] == await texts(fork)
-        assert None is (await fork.verify()).divergence
+        assert None is (await fork.replay.verify()).divergence
 
 
 async def test_a_rerun_can_be_run_again() -> None:
@@ -378,7 +379,7 @@ async def test_a_message_of_both_sides_is_rendered_once() -> None:
         thread = await engine.create_thread("t")
         for n in range(4):
             await thread.dispatch_all([UserMessage(content=f"Say {n}"), LlmTextResponse(content=f"{n}")])
-        await thread.what_if(Change(edits=[ReplaceEvent(3, UserMessage(content="Say one"))]))
+        await thread.replay.what_if(Change(edits=[ReplaceEvent(3, UserMessage(content="Say one"))]))
     assert {"1.0": 3, "3.0": 4, "5.0": 3, "7.0": 3} == rendered
 
 

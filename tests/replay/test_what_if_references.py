@@ -165,14 +165,14 @@ async def test_moving_everything_changes_nothing_that_is_told(
                 await thread.tool_cache.add(one, {"x": other}, other, 2)
             else:
                 await forget(thread, int(one))
-            await thread.settle()
+            await thread.compaction.settle()
         head = (await thread.info()).events
         places = data.draw(st.lists(st.integers(0, head), min_size=1, max_size=4), "places")
-        report = await thread.what_if(Change(edits=[InsertEvent(after, NOTHING) for after in places]))
+        report = await thread.replay.what_if(Change(edits=[InsertEvent(after, NOTHING) for after in places]))
         fork = engine.thread(report.fork_id)
         assert ((), len(places)) == (report.refused, report.events.inserted)
         assert await told(thread) == await told(fork)
-        assert (await fork.verify()).ok
+        assert (await fork.replay.verify()).ok
 
 
 async def told(thread: Thread) -> list[object]:
@@ -198,15 +198,15 @@ async def test_layers_lines_and_patterns_keep_their_references() -> None:
         promoted = [await tenant.dispatch(e.AgentMdPromoted(content=f"Line {n}.")) for n in range(3)]
         await tenant.agent_md.remove(promoted[1].seq)
         thread = engine.thread(tenant.id)
-        report = await thread.what_if(Change(edits=[InsertEvent(n, NOTHING) for n in (0, 3, 7, 8)]))
+        report = await thread.replay.what_if(Change(edits=[InsertEvent(n, NOTHING) for n in (0, 3, 7, 8)]))
         fork = engine.thread(report.fork_id)
         assert 4 == report.events.inserted
         for layer in ("episodic", "semantic"):
             assert [entry.content for entry in await thread.memory.entries(layer)] == [
                 entry.content for entry in await fork.memory.entries(layer)
             ]
-        assert (await thread.view("agent_md")).keys() == (await fork.view("agent_md")).keys()
-        assert (await fork.verify()).ok
+        assert (await thread.views.read("agent_md")).keys() == (await fork.view("agent_md")).keys()
+        assert (await fork.replay.verify()).ok
 
 
 async def test_marks_and_references_move_with_their_chunks() -> None:
@@ -214,15 +214,17 @@ async def test_marks_and_references_move_with_their_chunks() -> None:
     async with memory_engine.open(":memory:", config=EngineConfig(compaction=NEVER)) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all([*turns(3), *call("c1", "long " * 9_000), *turns(1, start=6)])
-        await thread.mark_critical("2.0")
-        await thread.offload()
+        await thread.compaction.mark_critical("2.0")
+        await thread.compaction.offload()
         await thread.forget(chunk_ids=["3.0"])
-        report = await thread.what_if(Change(edits=[InsertEvent(1, NOTHING), InsertEvent(3, NOTHING)]))
+        report = await thread.replay.what_if(Change(edits=[InsertEvent(1, NOTHING), InsertEvent(3, NOTHING)]))
         fork = engine.thread(report.fork_id)
         before, after = list((await thread.state()).chunks()), list((await fork.state()).chunks())
         assert [(c.text[:300], c.retention) for c in before] == [(c.text[:300], c.retention) for c in after]
         opened = next(c for c in after if "more characters" in c.text)
-        assert (await fork.open(opened.text.rpartition('open("')[2].rstrip('")]'))).text.startswith("long long")
+        assert (await fork.compaction.open(opened.text.rpartition('open("')[2].rstrip('")]'))).text.startswith(
+            "long long"
+        )
         assert ["memory_mark_critical", "results_offloaded", "memory_forget"] == [
             one.type for one in (await log(fork))[8:]
         ]

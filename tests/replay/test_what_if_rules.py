@@ -26,6 +26,7 @@ from memory_engine import (
 from memory_engine import events as e
 from memory_engine.compactors import EmbeddedCompactor, Pipeline
 from memory_engine.core.operations import Add
+from memory_engine.engine import kernel_of
 from memory_engine.errors import (
     DuplicateRegistration,
     InvalidChange,
@@ -60,7 +61,7 @@ async def test_another_compactor_is_compared_under_the_policy_of_the_log(tmp_pat
     async with memory_engine.open(path) as engine:
         report, _ = await tried(engine.thread("t"), Change(compactor=EmbeddedCompactor()))
         assert report.before.completed == report.after.completed > 1
-        await engine.thread("t").update(policy=CompactionPolicy(enabled=False))
+        await engine.thread("t").admin.update(policy=CompactionPolicy(enabled=False))
         report, _ = await tried(engine.thread("t"), Change(compactor=EmbeddedCompactor()))
         assert 0 == report.after.completed
 
@@ -79,7 +80,7 @@ async def test_other_thresholds_come_to_what_would_have_been(
         report, fork = await tried(thread, Change(policy=policy))
         assert [one.type for one in await log(live)] == [one.type for one in await log(fork)]
         assert list((await live.state()).placed()) == list((await fork.state()).placed())
-        assert policy == (await engine.store.load(fork.id)).record.policy
+        assert policy == (await kernel_of(engine).store.load(fork.id)).record.policy
         if recorded == policy:
             assert await texts(thread) == await texts(fork)
         assert report.after.completed == sum(name == "compaction_completed" for name in await types(fork))
@@ -200,7 +201,7 @@ async def test_no_model_is_called_unless_it_is_said() -> None:
         assert (asked, "embedded") == (len(own.given), (await log(fork))[-1].event.compactor)  # type: ignore[union-attr]
         for compactor in (given_one, Pipeline(EmbeddedCompactor(), given_one)):
             with pytest.raises(ModelNotAllowed, match="call_models"):
-                await thread.what_if(Change(compactor=compactor))
+                await thread.replay.what_if(Change(compactor=compactor))
         await tried(thread, Change(compactor=given_one, call_models=True))
         await tried(thread, Change(policy=SMALL, call_models=True))
         assert (1, asked + 1) == (len(given_one.given), len(own.given))
@@ -214,7 +215,7 @@ async def test_what_was_forgotten_stays_forgotten(policy: CompactionPolicy) -> N
     async with opened(Scripted(a_line_each), small) as engine:
         thread = await engine.create_thread("t")
         receipt = await thread.dispatch(UserMessage(content=SECRET + LONG))
-        await thread.settle()
+        await thread.compaction.settle()
         await say(thread, turns(25))
         await thread.forget(event_ids=[receipt.event_id])
         await say(thread, turns(9, start=30))
@@ -241,16 +242,16 @@ async def test_facts_for_others_are_not_delivered_again(tmp_path: Path) -> None:
     async with memory_engine.open(path) as engine:
         sender = await engine.create_thread("t")
         await sender.dispatch_all([*turns(2), fact("one"), *turns(1)])
-        await sender.delivered()
+        await sender.views.delivered()
         _, fork = await tried(sender, Change(edits=[SkipEvent(1), InsertEvent(2, fact("not said"))]))
-        await fork.delivered()
+        await fork.views.delivered()
         await engine.settle()
         assert ["one"] == await known(engine)
     async with memory_engine.open(path) as engine:
         await engine.settle()
         assert ["one"] == await known(engine)
         await engine.thread(fork.id).dispatch(fact("two"))
-        await engine.thread(fork.id).delivered()
+        await engine.thread(fork.id).views.delivered()
         assert ["one", "two"] == await known(engine)
 
 
@@ -271,13 +272,13 @@ async def test_other_reducers_make_another_state() -> None:
     async with memory_engine.open(":memory:") as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all([LlmTextResponse(content="hello"), UserMessage(content="hi"), *call("c1")])
-        report = await thread.what_if(Change(plugins=[shouting]))
+        report = await thread.replay.what_if(Change(plugins=[shouting]))
         fork = engine.thread(report.fork_id)
         assert (1, ["hello", "HI"]) == (report.shared, (await texts(fork))[:2])
-        divergence = (await fork.verify()).divergence
+        divergence = (await fork.replay.verify()).divergence
         assert ("operations", 2) == (divergence.kind, divergence.seq) if divergence is not None else False
-        async with memory_engine.open(engine.store, plugins=[shouting]) as other:
-            assert (await other.thread(report.fork_id).verify()).ok
+        async with memory_engine.open(kernel_of(engine).store, plugins=[shouting]) as other:
+            assert (await other.thread(report.fork_id).replay.verify()).ok
 
 
 async def test_a_reducer_that_refuses_names_the_event() -> None:
@@ -292,13 +293,13 @@ async def test_a_reducer_that_refuses_names_the_event() -> None:
         thread = await engine.create_thread("t")
         await thread.dispatch_all([*turns(2), *call("c1")])
         with pytest.raises(ReducerError, match="event 4: ValueError: no c1"):
-            await thread.what_if(Change(plugins=[failing]), fork_id="f")
+            await thread.replay.what_if(Change(plugins=[failing]), fork_id="f")
         assert ["t"] == [info.id for info in await engine.threads()]
-        await thread.what_if(Change(edits=[SkipEvent(1)]), fork_id="f")
+        await thread.replay.what_if(Change(edits=[SkipEvent(1)]), fork_id="f")
         with pytest.raises(DuplicateRegistration):
-            await thread.what_if(Change(plugins=[failing, failing]))
+            await thread.replay.what_if(Change(plugins=[failing, failing]))
         with pytest.raises(InvalidChange, match="nobody"):
-            await thread.what_if(Change(plugins=[Plugin("p", replaced_reducers=[("nobody", shout)])]))  # type: ignore[list-item]
+            await thread.replay.what_if(Change(plugins=[Plugin("p", replaced_reducers=[("nobody", shout)])]))  # type: ignore[list-item]
 
 
 billing = Plugin("billing")
@@ -342,13 +343,13 @@ async def test_an_unknown_event_must_be_known_or_skipped(tmp_path: Path) -> None
         await (await engine.create_thread("t")).dispatch_all([*turns(1), BillSent(content="bill"), *turns(2, start=2)])
     async with memory_engine.open(path) as engine:
         thread = engine.thread("t")
-        assert ["word1", "bill", "word3"] == await texts(engine.thread((await thread.what_if(
+        assert ["word1", "bill", "word3"] == await texts(engine.thread((await thread.replay.what_if(
             Change(edits=[SkipEvent(3)]))).fork_id))  # fmt: skip
         with pytest.raises(InvalidChange, match=r"bill_sent.*plug-in"):
-            await thread.what_if(Change(edits=[SkipEvent(1)]))
+            await thread.replay.what_if(Change(edits=[SkipEvent(1)]))
         report, fork = await tried(thread, Change(edits=[SkipEvent(1), SkipEvent(2)]))
         assert (2, ["word2", "word3"]) == (report.events.skipped, await texts(fork))
-        report = await thread.what_if(Change(edits=[SkipEvent(1)], plugins=[billing]))
+        report = await thread.replay.what_if(Change(edits=[SkipEvent(1)], plugins=[billing]))
         assert ["bill", "word2", "word3"] == await texts(engine.thread(report.fork_id))
 
 
@@ -386,7 +387,7 @@ async def test_a_rerun_that_fails_late_leaves_no_fork(monkeypatch: pytest.Monkey
         thread = await engine.create_thread("t")
         await thread.dispatch_all(turns(12))
         with pytest.raises(ReducerError, match="event 11"):
-            await thread.what_if(Change(plugins=[failing], edits=[SkipEvent(1)]))
+            await thread.replay.what_if(Change(plugins=[failing], edits=[SkipEvent(1)]))
         assert ["t"] == [info.id for info in await engine.threads()]
 
 
@@ -397,7 +398,7 @@ async def test_a_long_past_is_not_read() -> None:
         await thread.dispatch_all([UserMessage(content=f"m{n}") for n in range(3_000)])
         await thread.dispatch_all([LlmTextResponse(content="yes"), *turns(2, start=2)])
         seen: list[int] = []
-        report = await thread.what_if(Change(edits=[SkipEvent(3_002)]), progress=seen.append)
+        report = await thread.replay.what_if(Change(edits=[SkipEvent(3_002)]), progress=seen.append)
         assert (3_001, True) == (report.shared, max(seen) < 1_000)
         (turn,) = report.turns
         assert turn.original is not None
@@ -412,14 +413,14 @@ async def test_a_cancelled_rerun_leaves_no_fork() -> None:
     async with opened(Scripted(), NEVER) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all(turns(9))
-        task = asyncio.create_task(thread.what_if(Change(policy=SMALL, compactor=held), fork_id="f"))
+        task = asyncio.create_task(thread.replay.what_if(Change(policy=SMALL, compactor=held), fork_id="f"))
         await held.entered.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert ["t"] == [info.id for info in await engine.threads()]
         await thread.dispatch_all(turns(1))
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 @pytest.mark.parametrize("place", [":memory:", "m.db"])
@@ -429,19 +430,19 @@ async def test_a_rerun_that_was_cancelled_can_be_asked_for_again(place: str, tmp
     async with memory_engine.open(place if place == ":memory:" else tmp_path / place) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all(turns(3))
-        expected = (await thread.what_if(change, fork_id="whole")).head
-        await engine.thread("whole").delete()
+        expected = (await thread.replay.what_if(change, fork_id="whole")).head
+        await engine.thread("whole").admin.delete()
         for moment in moments():
-            await by_task(lambda: thread.what_if(change, fork_id="f"), moment)
+            await by_task(lambda: thread.replay.what_if(change, fork_id="f"), moment)
             if moment.untouched:
                 break
             assert ["t"] == [info.id for info in await engine.threads()], moment
-            assert expected == (await thread.what_if(change, fork_id="f")).head, moment
+            assert expected == (await thread.replay.what_if(change, fork_id="f")).head, moment
             fork = engine.thread("f")
-            assert (await fork.verify()).ok, moment
+            assert (await fork.replay.verify()).ok, moment
             assert (await fork.dispatch(e.UserMessage(content="on"))).seq == expected + 1
-            await engine.store.delete("f")
-            engine.kernel[OpenThreads].drop("f")
+            await kernel_of(engine).store.delete("f")
+            kernel_of(engine)[OpenThreads].drop("f")
 
 
 async def test_a_compaction_under_way_is_the_originals() -> None:
@@ -452,12 +453,12 @@ async def test_a_compaction_under_way_is_the_originals() -> None:
         await thread.dispatch_all(turns(2))
         compacting = asyncio.create_task(thread.compact())
         await held.entered.wait()
-        report = await thread.what_if(Change(edits=(SkipEvent(1),)))
-        assert 0 == (await engine.store.head(report.fork_id)).open_compaction
+        report = await thread.replay.what_if(Change(edits=(SkipEvent(1),)))
+        assert 0 == (await kernel_of(engine).store.head(report.fork_id)).open_compaction
         await engine.thread(report.fork_id).dispatch(UserMessage(content="another way"))
         held.release.set()
         await compacting
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from memory_engine.replay import explanation, lineage, trace
 from memory_engine.replay.explanation import Why
 from memory_engine.replay.why import why
 from memory_engine.store import snapshots
+from memory_engine.thread import handle_of
 from tests.conversations import NEVER, SMALL, call, note, opened, say, turns
 from tests.scripted_compactors import Scripted, a_line_each
 
@@ -80,14 +81,14 @@ async def test_a_summary_leads_to_all_its_events() -> None:
         thread = await engine.create_thread()
         made = await say(thread, turns(16))
         [summary] = (await thread.state()).chunks()
-        tree = await thread.why(summary.id)
+        tree = await thread.replay.why(summary.id)
         originals = [one for one in nodes(tree, "chunk") if one.facts["type"] != "compacted"]
         assert sorted(made) == sorted(one.id for one in originals)
         said = [event.seq async for event in thread.events() if event.type in ("user_message", "llm_text_response")]
         assert said == sorted(one.seq for one in nodes(tree, "event"))
         assert 4 == len(nodes(tree, "compaction"))
         texts = {one.id: one.text for one in originals}
-        assert {chunk_id: (await thread.chunk(chunk_id)).text for chunk_id in made} == texts
+        assert {chunk_id: (await thread.replay.chunk(chunk_id)).text for chunk_id in made} == texts
 
 
 async def test_a_compaction_tells_who_made_it_of_what() -> None:
@@ -95,7 +96,7 @@ async def test_a_compaction_tells_who_made_it_of_what() -> None:
     async with opened(Scripted(priced), SMALL) as engine:
         thread = await engine.create_thread()
         made = await say(thread, turns(4))
-        tree = await thread.why("6.0")
+        tree = await thread.replay.why("6.0")
         [compaction] = tree.children
         facts = compaction.facts
         assert ("auto", "scripted", "some-model") == (facts["trigger"], facts["compactor"], facts["model"])
@@ -124,7 +125,7 @@ async def test_what_is_not_live_tells_what_took_it_away() -> None:
             for facts in (gone["1.1"], gone["1.2"], gone["2.0"])
         ]
         assert [False, False, False, True] == [facts["live"] for facts in gone.values()]
-        assert (await why(await thread.at(2), "2.0")).facts["live"]
+        assert (await why(handle_of(await thread.at(2)), "2.0")).facts["live"]
 
 
 async def test_versions_lead_back_to_the_first() -> None:
@@ -133,7 +134,7 @@ async def test_versions_lead_back_to_the_first() -> None:
         thread = await engine.create_thread()
         await say(thread, [e.TodoSet(items=(e.TodoItem("a", "Call"),)), e.TodoUpdated(id="a", text="Write")])
         await say(thread, [e.TodoUpdated(id="a", text="Ring"), e.TodoCompleted(id="a")])
-        tree = await thread.why("4.0")
+        tree = await thread.replay.why("4.0")
         assert ["4.0", "1.1", "2.0", "3.0"] == [one.id for one in nodes(tree, "chunk")]
         assert ["Ring", "Call", "Write", "Ring"] == [one.text for one in nodes(tree, "chunk")]
         assert {"earlier version"} == {one.facts["relation"] for one in nodes(tree, "chunk")[1:]}
@@ -145,13 +146,13 @@ async def test_what_an_undone_compaction_restored() -> None:
         thread = await engine.create_thread()
         made = await say(thread, turns(3))
         await thread.compact()
-        await thread.undo_compaction()
+        await thread.compaction.undo()
         restored = [chunk.id for chunk in (await thread.state()).chunks()]
-        tree = await thread.why(restored[0])
+        tree = await thread.replay.why(restored[0])
         original = node(tree, made[0])
         assert ("earlier version", ["5.0"]) == (original.facts["relation"], original.facts["replaced_by"])
         assert (True, 5) == (tree.facts["live"], original.facts["removed_by"]["seq"])  # type: ignore[index]
-        assert restored == (await thread.why("5.0")).facts["replaced_by"]
+        assert restored == (await thread.replay.why("5.0")).facts["replaced_by"]
 
 
 async def test_shared_nodes_stand_once() -> None:
@@ -159,7 +160,7 @@ async def test_shared_nodes_stand_once() -> None:
     async with memory_engine.open(":memory:", plugins=[PLUGIN], config=EngineConfig(compaction=NEVER)) as engine:
         thread = await engine.create_thread()
         await say(thread, [*turns(1), Made(parents=("1.0",)), Made(parents=("1.0", "2.0", "2.0"))])
-        tree = await thread.why("3.0")
+        tree = await thread.replay.why("3.0")
         again = [one for one in tree.walk() if one.facts.get("above")]
         assert [("chunk", "1.0", "", ())] == [(one.kind, one.id, one.text, one.children) for one in again]
         assert ["3.0", "1.0", "2.0"] == [one.id for one in nodes(tree, "chunk")]
@@ -170,7 +171,7 @@ async def test_a_chunk_may_name_any_parent() -> None:
     async with memory_engine.open(":memory:", plugins=[PLUGIN], config=EngineConfig(compaction=NEVER)) as engine:
         thread = await engine.create_thread()
         await thread.dispatch(Made(parents=("x", "", "7.0", "²." + "9" * 5000, "1.0", "0.1", "1.7")))
-        tree = await thread.why("1.0")
+        tree = await thread.replay.why("1.0")
         assert ["1.0"] == [one.id for one in nodes(tree, "chunk") if not one.facts.get("cut")]
         assert json.dumps(tree.as_data())
 
@@ -182,9 +183,9 @@ async def test_what_never_was_is_unknown(chunk_id: str) -> None:
         thread = await engine.create_thread()
         await say(thread, turns(2))
         with pytest.raises(errors.UnknownChunk):
-            await thread.why(chunk_id)
+            await thread.replay.why(chunk_id)
         with pytest.raises(errors.UnknownChunk):
-            await why(await thread.at(1), "2.0")
+            await why(handle_of(await thread.at(1)), "2.0")
 
 
 async def test_deep_and_wide_trees_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,13 +195,13 @@ async def test_deep_and_wide_trees_are_cut(monkeypatch: pytest.MonkeyPatch) -> N
         made = await say(thread, turns(40))
         [summary] = (await thread.state()).chunks()
         monkeypatch.setattr(explanation, "DEPTH_MAX", 4)
-        tree, asked = await thread.why(summary.id), 1
+        tree, asked = await thread.replay.why(summary.id), 1
         while made[0] not in [one.id for one in tree.walk()]:
             [below] = [one for one in tree.walk() if one.facts.get("cut") and one.facts["type"] == "compacted"]
-            tree, asked = await thread.why(below.id), asked + 1
+            tree, asked = await thread.replay.why(below.id), asked + 1
         assert asked > 2
         monkeypatch.setattr(trace, "CHUNKS_MAX", 7)
-        few = await thread.why(summary.id)
+        few = await thread.replay.why(summary.id)
         assert 7 == len([one for one in nodes(few, "chunk") if "live" in one.facts])
 
 
@@ -210,13 +211,13 @@ async def test_levels_are_read_as_they_are_opened() -> None:
         thread = await engine.create_thread()
         await say(thread, turns(40))
         [summary] = (await thread.state()).chunks()
-        whole = {one.id: one for one in nodes(await thread.why(summary.id), "chunk")}
-        few = nodes(await thread.why(summary.id, chunks_max=12), "chunk")
+        whole = {one.id: one for one in nodes(await thread.replay.why(summary.id), "chunk")}
+        few = nodes(await thread.replay.why(summary.id, chunks_max=12), "chunk")
         assert 12 == len([one for one in few if one == whole[one.id] or one.facts == whole[one.id].facts])
         left = [one for one in few if "cut" in one.facts]
         assert left
         for one in left:
-            opened_later, inside = await thread.why(one.id), whole[one.id]
+            opened_later, inside = await thread.replay.why(one.id), whole[one.id]
             of_relation = {**opened_later.facts, "relation": inside.facts["relation"]}
             assert (inside.title, inside.text, inside.facts) == (opened_later.title, opened_later.text, of_relation)
 
@@ -231,11 +232,11 @@ async def test_when_a_chunk_went_is_found_however_far_away(monkeypatch: pytest.M
         await thread.dispatch(e.TodoSet(items=(e.TodoItem("ship", "Ship order 17"), e.TodoItem("call", "Call back"))))
         made = [*await say(thread, turns(12)), "1.0", "1.1"]
         await thread.dispatch(e.ThreadCleared(reason="done"))
-        seen = {seq: await thread.state(at=seq) for seq in range(await thread.last_seq() + 1)}
+        seen = {seq: await thread.state(at=seq) for seq in range(await handle_of(thread).last_seq() + 1)}
         gone = {one: min(seq for seq in seen if seq > int(one.split(".")[0]) and seen[seq].get(one) is None)
                 for one in made if seen[max(seen)].get(one) is None}  # fmt: skip
         assert len(gone) > 12
-        assert gone == await lineage.removed_at(await thread.at(max(seen)), list(gone))
+        assert gone == await lineage.removed_at(handle_of(await thread.at(max(seen))), list(gone))
 
 
 # what was forgotten
@@ -250,8 +251,8 @@ async def test_what_was_forgotten_is_named_and_not_told(count: int) -> None:
         [first] = [event.id async for event in thread.events(upto=1)]
         await thread.forget(chunk_ids=[made[1]], reason="asked to")
         await thread.forget(event_ids=[first])
-        trees = [await thread.why(chunk.id) for chunk in (await thread.state()).chunks()]
-        trees += [await thread.why(made[1]), await thread.why(await thread.context())]
+        trees = [await thread.replay.why(chunk.id) for chunk in (await thread.state()).chunks()]
+        trees += [await thread.replay.why(made[1]), await thread.why(await thread.context())]
         assert not [word for tree in trees for word in ("word1", "word2") if word in _texts(tree)]
         assert "asked to" == (await thread.replay.why(made[1])).facts["forgotten"]["reason"]  # type: ignore[index]
         assert count == 2 or any(one.facts.get("redacted") for tree in trees for one in tree.walk())
@@ -273,12 +274,14 @@ async def test_causes_in_the_thread_and_elsewhere() -> None:
         done = await child.dispatch(e.TaskStarted(goal="do it"), event_id="two")
         await child.dispatch(e.UserMessage(content="x"), causation_id=done.event_id)
         await child.dispatch(e.UserMessage(content="y"), causation_id="nowhere")
-        facts = nodes(await child.why("1.0"), "fact")
+        facts = nodes(await child.replay.why("1.0"), "fact")
         assert [("p", 1, "caused by")] == [(one.thread_id, one.seq, one.facts["relation"]) for one in facts]
-        assert [("p", 1)] == [place for place in (await child.why("1.0")).events() if place[0] == "p"]
-        assert ["made by", "caused by"] == [one.facts["relation"] for one in nodes(await child.why("3.0"), "event")]
+        assert [("p", 1)] == [place for place in (await child.replay.why("1.0")).events() if place[0] == "p"]
+        assert ["made by", "caused by"] == [
+            one.facts["relation"] for one in nodes(await child.replay.why("3.0"), "event")
+        ]
         assert [None, "nowhere"] == [
-            one.facts.get("missing") and one.id for one in nodes(await child.why("4.0"), "event")
+            one.facts.get("missing") and one.id for one in nodes(await child.replay.why("4.0"), "event")
         ]
 
 
@@ -289,7 +292,7 @@ async def promoted(engine: Engine) -> Thread:
     await thread.scratchpad.write("Revenue dips every Sunday")
     await thread.scratchpad.write("The user prefers short answers")
     await thread.promotion.report_saved("r")
-    await thread.delivered()
+    await thread.views.delivered()
     return thread
 
 
@@ -297,10 +300,10 @@ async def test_facts_lead_to_the_thread_that_they_came_from(engine: Engine) -> N
     """A preference and a line of `agent.md`: the delivery, the verdict, the snippet that was judged."""
     await promoted(engine)
     user, tenant = engine.user("u", tenant_id="acme"), engine.tenant("acme")
-    [key] = await user.view("preferences")
-    [line] = await tenant.view("agent_md")
+    [key] = await user.views.read("preferences")
+    [line] = await tenant.views.read("agent_md")
     for owner, row in ((user, f"view:preferences/{key}"), (tenant, f"view:agent_md/{line}")):
-        tree = await owner.why(row)
+        tree = await owner.replay.why(row)
         assert ("row", row) == (tree.kind, tree.id)
         assert {"t"} == {one.thread_id for one in nodes(tree, "fact")}
         types = [one.facts["type"] for one in nodes(tree, "event")]
@@ -313,12 +316,12 @@ async def test_facts_lead_to_the_thread_that_they_came_from(engine: Engine) -> N
 async def test_a_playbook_leads_to_its_flow(engine: Engine) -> None:
     """From the user's row to the conversation in which the flow ran."""
     thread = await engine.create_thread("t", user_id="u")
-    await thread.flows.completed(flow_dact="compare", user_query="Compare", tool_calls=[])
-    await thread.flows.feedback(satisfied=True)
-    await thread.delivered()
+    await thread.views.flows.completed(flow_dact="compare", user_query="Compare", tool_calls=[])
+    await thread.views.flows.feedback(satisfied=True)
+    await thread.views.delivered()
     user = engine.user("u")
-    [key] = await user.view("playbooks")
-    tree = await user.why(f"view:playbooks/{key}")
+    [key] = await user.views.read("playbooks")
+    tree = await user.replay.why(f"view:playbooks/{key}")
     assert {("t", "flow_completed")} <= {(one.thread_id, one.facts["type"]) for one in nodes(tree, "event")}
 
 
@@ -328,7 +331,7 @@ async def test_recalled_memory_leads_to_its_entries(engine: Engine) -> None:
     thread = await engine.create_thread("t", user_id="u1")
     await AgentLifecycle(engine, thread, agent_id="analyst").start("Import the dataset of May")
     [recalled] = [chunk for chunk in (await thread.state()).chunks() if chunk.type == "recalled"]
-    tree = await thread.why(recalled.id)
+    tree = await thread.replay.why(recalled.id)
     assert {"memory_appended"} <= {one.facts["type"] for one in nodes(tree, "event")}
     assert "agent:analyst" in {one.thread_id for one in nodes(tree, "fact")}
 
@@ -341,8 +344,8 @@ async def test_no_other_tenant_is_read(engine: Engine) -> None:
     entry = e.MemoryAppended(layer="semantic", content="x", key="k", source_thread="secret", sources=(told.event_id,))
     await thread.dispatch(entry, causation_id=told.event_id, correlation_id="c")
     await thread.dispatch(e.UserMessage(content="x"), causation_id=told.event_id, correlation_id="c")
-    trees = [await thread.why("2.0")]
-    trees += [await thread.why(f"view:layers/{key}") for key in await thread.view("layers")]
+    trees = [await thread.replay.why("2.0")]
+    trees += [await thread.replay.why(f"view:layers/{key}") for key in await thread.views.read("layers")]
     assert 2 == len(trees)
     for tree in trees:
         assert "swordfish" not in json.dumps(tree.as_data())
@@ -353,9 +356,9 @@ async def test_rows_that_are_not_there(thread: Thread) -> None:
     """An unknown view, an unknown key."""
     await say(thread, turns(1))
     with pytest.raises(errors.UnknownView, match="there is no view 'nothing'"):
-        await thread.why("view:nothing/x")
+        await thread.replay.why("view:nothing/x")
     with pytest.raises(errors.UnknownRow, match="has no row 'a/b'"):
-        await thread.why("view:preferences/a/b")
+        await thread.replay.why("view:preferences/a/b")
 
 
 # contexts
@@ -371,13 +374,13 @@ async def test_each_block_of_a_context_is_explained() -> None:
         mixed = (TextPart("look"), ImagePart("http://x/y.png"))
         await say(thread, [e.UserMessage(content=mixed)])
         context = await thread.context(policy=ContextPolicy(blocks=()))
-        tree = await thread.why(context)
+        tree = await thread.replay.why(context)
         blocks = tree.children
         assert list(context.included) == sorted((b.id for b in blocks), key=context.included.index)
         assert context.tokens == FRAME + sum(_int(block.facts["tokens"]) for block in blocks)
         roles = [role for block in blocks for role in _list(block.facts["roles"])]
         assert [message["role"] for message in context.messages] == roles
-        pinned = {(await thread.chunk(b.id)).type for b in blocks if b.facts["pinned"]}
+        pinned = {(await thread.replay.chunk(b.id)).type for b in blocks if b.facts["pinned"]}
         assert {"system", "external", "todo_list", "scratchpad"} == pinned
         inside = [one.facts["type"] for one in tree.walk() if one.facts.get("relation") == "inside"]
         assert {"todo_item", "snippet"} == set(inside)
@@ -401,7 +404,7 @@ async def test_what_was_cut_or_left_out_is_told() -> None:
         thread = await engine.create_thread()
         await say(thread, [*turns(6), *call("c1", "found " * 2000)])
         context = await thread.context(400)
-        tree = await thread.why(context)
+        tree = await thread.replay.why(context)
         assert context.shortened
         cut = [block for block in tree.children if block.facts.get("shortened")]
         assert list(context.shortened) == [block.id for block in cut]
@@ -420,7 +423,7 @@ async def test_recalled_passages_are_explained() -> None:
         told = e.UserMessage(content="My grandmother's parrot is called Archibald" + " and so on" * 40)
         await say(thread, [told, *turns(3), *turns(1, start=9)])
         context = await thread.context(query="What is the parrot called?", policy=ContextPolicy(blocks=()))
-        tree = await thread.why(context)
+        tree = await thread.replay.why(context)
         [block] = [child for child in tree.children if child.title.startswith("recalled")]
         assert ["user"] == block.facts["roles"]
         found = next(one for one in block.children if "Archibald" in one.text)
@@ -445,10 +448,10 @@ async def test_a_context_of_the_past_and_of_a_fork() -> None:
         past = await thread.at(3)
         context = await past.context()
         await say(thread, turns(2, start=4))
-        assert all(block.children[0].facts["live"] for block in (await why(past, context)).children)
-        later = (await thread.why(context)).children
+        assert all(block.children[0].facts["live"] for block in (await why(handle_of(past), context)).children)
+        later = (await thread.replay.why(context)).children
         assert [False] * 3 == [block.children[0].facts["live"] for block in later]
-        of_fork = await thread.why(await fork.context())
+        of_fork = await thread.replay.why(await fork.context())
         assert "f" == of_fork.thread_id
         assert [True] * 3 == [block.children[0].facts["live"] for block in of_fork.children]
 
@@ -459,12 +462,12 @@ async def test_nothing_is_written(tmp_path: Path) -> None:
     async with opened(Scripted(), SMALL, str(path)) as engine:
         thread = await engine.create_thread("t")
         await say(thread, turns(9))
-        await thread.archive()
+        await thread.admin.archive()
     before = hashlib.sha256(path.read_bytes()).hexdigest()
     async with memory_engine.open(str(path), config=EngineConfig(read_only=True)) as engine:
         past = await engine.thread("t").at(9)
-        assert (await why(engine.thread("t"), "6.0")).events()
-        assert (await why(past, await past.context())).events()
+        assert (await why(handle_of(engine.thread("t")), "6.0")).events()
+        assert (await why(handle_of(past), await past.context())).events()
     assert before == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -473,7 +476,7 @@ async def test_a_recalled_passage_beyond_what_is_read_is_named(engine: Engine) -
     thread = await engine.create_thread("t")
     await thread.dispatch_all([e.UserMessage(content=f"town {n}: " + "We like it there. " * 20) for n in range(30)])
     await thread.compact()
-    tree = await thread.why(await thread.context(query="town 7"), chunks_max=5)
+    tree = await thread.replay.why(await thread.context(query="town 7"), chunks_max=5)
     parts = [node for node in tree.walk() if node.kind == "chunk" and node.facts["relation"] == "part of"]
     assert parts
     assert any("not read" in str(node.facts.get("cut")) for node in parts)

@@ -7,6 +7,7 @@ from attrs import frozen
 
 from memory_engine import Engine, Thread
 from memory_engine.errors import ErasureUnfinished, ThreadExists
+from memory_engine.thread import handle_of
 from tests.simulator.model import Broken, Model, event_of, mark_of
 from tests.simulator.program import Step
 
@@ -98,7 +99,7 @@ async def _pin(act: Act) -> object:
 async def _mark(act: Act) -> object:
     state = await act.thread.state()
     ids = [one.chunk.id for one in state.placed()]
-    return (await act.thread.mark_critical(act.dice.choice(ids))).seq if ids else None
+    return (await act.thread.compaction.mark_critical(act.dice.choice(ids))).seq if ids else None
 
 
 async def _forget(act: Act) -> object:
@@ -109,7 +110,7 @@ async def _erase(act: Act) -> object:
     event_id = await act.said()
     act.model.erasing.add(event_id)
     act.model.destroying.add(event_id)
-    report = await act.thread.erase([event_id])
+    report = await act.thread.admin.erase([event_id])
     if report.proof is None or not report.proof.ok:
         raise Broken(f"the proof of {report.act} finds {report.proof and report.proof.left}")
     act.model.erased.add(event_id)
@@ -120,7 +121,7 @@ async def _delete(act: Act) -> object:
     name, number = act.step.thread, act.step.number
     act.model.begin_deletion(name, number)
     try:
-        report = await act.thread.delete()
+        report = await act.thread.admin.delete()
     finally:
         act.model.of(name).over.add(number)
     if report.proof is None or not report.proof.ok:
@@ -130,20 +131,20 @@ async def _delete(act: Act) -> object:
 
 
 async def _undo(act: Act) -> object:
-    return (await act.thread.undo_compaction()).seq
+    return (await act.thread.compaction.undo()).seq
 
 
 async def _redo(act: Act) -> object:
-    await act.thread.redo_compaction()
+    await act.thread.compaction.redo()
     return None
 
 
 async def _clear(act: Act) -> object:
-    return (await act.thread.clear()).seq
+    return (await act.thread.admin.clear()).seq
 
 
 async def _pause(act: Act) -> object:
-    return (await act.thread.pause()).seq
+    return (await act.thread.admin.pause()).seq
 
 
 async def _view(act: Act) -> object:
@@ -152,14 +153,14 @@ async def _view(act: Act) -> object:
     if kind == 0:
         return (await thread.info()).events
     if kind == 1:
-        return [event.seq for event in await thread.latest(3)]
+        return [event.seq for event in await thread.replay.latest(3)]
     if kind == 2:
-        return len((await thread.compactions()).compactions)
+        return len((await thread.compaction.history()).compactions)
     if kind == 3:
         return len([info async for info in _each(act.engine)])
     if kind == 4:
         return (await act.engine.stats()).events
-    last = await thread.last_seq()
+    last = await handle_of(thread).last_seq()
     return len(list((await (await thread.at(act.dice.randint(0, last))).state()).placed()))
 
 
@@ -176,7 +177,7 @@ async def _user(act: Act) -> object:
 
 async def _fork(act: Act) -> object:
     fork = await act.thread.fork(thread_id=f"{act.step.thread}-{act.step.number}")
-    return await fork.last_seq()
+    return await handle_of(fork).last_seq()
 
 
 async def _flush(act: Act) -> object:
@@ -199,7 +200,7 @@ async def _verify(act: Act) -> object:
 
 async def _finish(act: Act) -> object:
     try:
-        return len(await act.engine.finish_acts())
+        return len(await act.engine.admin.finish_acts())
     except ErasureUnfinished:
         return "unfinished"
 

@@ -15,6 +15,7 @@ from memory_engine.events import (
     MemoryMarkCritical,
     ThreadCleared,
 )
+from memory_engine.thread import handle_of
 
 MESSAGES = ("user_message", "llm_text_response")
 CHUNKS = (ChunkType.USER_MESSAGE, ChunkType.AGENT_RESPONSE)
@@ -194,7 +195,7 @@ async def check_state(thread: Thread, events: Sequence[RecordedEvent]) -> None:
     and state are read until nothing came between.
     """
     state = await thread.state(at=len(events))
-    while len(events) != (await thread.kernel.store.head(thread.id)).seq:
+    while len(events) != (await handle_of(thread).kernel.store.head(thread.id)).seq:
         events = [event async for event in thread.events()]
         state = await thread.state(at=len(events))
     origins = _origins(events)

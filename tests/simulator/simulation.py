@@ -285,7 +285,7 @@ class Simulation:
                 continue
             for info in await self._infos(process):
                 if info.status == "paused":
-                    resumed = process.spawn(process.engine.thread(info.id).resume)
+                    resumed = process.spawn(process.engine.thread(info.id).admin.resume)
                     await asyncio.wait([resumed], timeout=20.0)
                     if resumed.done() and not resumed.cancelled():
                         resumed.exception()
@@ -315,8 +315,8 @@ class Simulation:
         await asyncio.sleep(2.0)  # what other processes committed is seen
         if is_last:
             with suppress(ThreadHasForks):  # a fork that came since the act was asked for: it waits
-                await engine.finish_acts()
-            left = [act for act in await engine.acts() if not act.done_at_us]
+                await engine.admin.finish_acts()
+            left = [act for act in await engine.admin.acts() if not act.done_at_us]
             if any(act.kind != "delete" for act in left) or (left and not await self._has_forks(engine)):
                 raise Broken(f"acts that nobody finishes: {left}")
         logs = await logs_of(engine)
@@ -404,7 +404,7 @@ async def _rebuild(engine: Engine, name: str) -> None:
     thread = engine.thread(name)
     before = [event.hash async for event in thread.events()]
     held = list((await thread.state(at=len(before))).placed())
-    await thread.rebuild()
+    await thread.replay.rebuild()
     after = [event.hash async for event in thread.events()]
     rebuilt = list((await thread.state(at=len(before))).placed())
     if after[: len(before)] != before:

@@ -127,12 +127,12 @@ async def _taken(engine: Engine, kind: str, path: Path) -> bool:
 
 
 async def _log(engine: Engine, path: Path) -> bool:
-    await engine.import_log(path, scopes="as exported")
+    await engine.transfer.import_log(path, scopes="as exported")
     return True
 
 
 async def _anchors(engine: Engine, path: Path) -> bool:
-    await engine.check_anchors(read_anchors(path))
+    await engine.admin.check_anchors(read_anchors(path))
     return True
 
 

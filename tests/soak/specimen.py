@@ -32,7 +32,7 @@ async def write_specimen(path: str) -> None:
         for n in range(9):
             asked = NewEvent(UserMessage(content=f"My {n}. bike is blue, or so I said."), correlation_id="ride")
             await thread.dispatch_all([asked, LlmTextResponse(content=f"Noted: bike {n} is blue. " * 5)])
-            await thread.settle()
+            await thread.compaction.settle()
         await thread.dispatch(UserMessage(content="A long tale of wheels. " * 4000))
         await thread.scratchpad.write("Blue sells best.")
         await engine.user("ann", tenant_id="acme").preferences.update("verbosity", "concise")
@@ -43,7 +43,7 @@ async def write_specimen(path: str) -> None:
         other = await engine.create_thread("other")
         receipt = await other.dispatch(UserMessage(content="My passport is 77412"))
         await other.dispatch(UserMessage(content="Forget that."))
-        await other.erase([receipt.event_id])
+        await other.admin.erase([receipt.event_id])
         for one in (thread, fork, other):
             await one.search("bike")
         await engine.settle()
@@ -93,7 +93,7 @@ async def _found(thread: Thread) -> object:
 async def _exported(thread: Thread, folder: Path) -> object:
     file = folder / f"{thread.id}.jsonl"
     try:
-        await thread.export(file)
+        await thread.replay.export(file)
         with LogFile(file) as written:  # a damaged log can be exported, and no one can import it
             while written.take(1_000, 1 << 20) is not None:
                 pass
@@ -109,12 +109,12 @@ def _asked_of(name: str, question: Callable[[Thread, Path], Awaitable[object]]) 
 def _questions() -> dict[str, Question]:
     questions: dict[str, Question] = {
         "threads": lambda engine, _: _listed(engine),
-        "anchors": lambda engine, _: engine.anchors(),
+        "anchors": lambda engine, _: engine.admin.anchors(),
         "correlated": lambda engine, _: engine.correlated("ride"),
         "preferences": lambda engine, _: engine.user("ann", tenant_id="acme").preferences.all(),
         "memory": lambda engine, _: engine.agent("a", tenant_id="acme").memory.entries("semantic"),
         "documents": lambda engine, _: engine.tenant("acme").documents.list(),
-        "acts": lambda engine, _: engine.acts(),
+        "acts": lambda engine, _: engine.admin.acts(),
         "past": lambda engine, _: _state(engine.thread("t"), 9),
     }
     of_thread: dict[str, Callable[[Thread, Path], Awaitable[object]]] = {

@@ -50,8 +50,8 @@ class Upkeep:
 async def check(told: Upkeep, *, verify: bool) -> None:
     """After a death: what was promised is there, what was destroyed is nowhere, what was half done is finished."""
     async with memory_engine.open(told.path, config=CONFIG) as engine:
-        await engine.finish_acts()
-        assert [] == [act for act in await engine.acts() if not act.done_at_us]
+        await engine.admin.finish_acts()
+        assert [] == [act for act in await engine.admin.acts() if not act.done_at_us]
         logs = {info.id: await sound_log(engine, info.id) for info in await engine.threads()}
         recorded = {stored.id: stored.seq for stored in logs.get("sought", [])}
         assert told.durable == {event_id: recorded.get(event_id) for event_id in told.durable}
@@ -74,7 +74,7 @@ async def check(told: Upkeep, *, verify: bool) -> None:
 
 async def _check_import(engine: Engine, told: Upkeep, name: str) -> None:
     """Importing again changes nothing, or finishes what was begun; a log that contradicts the file would be refused."""
-    report = await engine.import_log(export_of(told.path), thread_id=name, scopes="as exported")
+    report = await engine.transfer.import_log(export_of(told.path), thread_id=name, scopes="as exported")
     assert report.added == 0 or name not in told.of("imported")
 
 

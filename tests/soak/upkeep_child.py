@@ -40,7 +40,7 @@ async def erase(engine: Engine, name: str, _path: str) -> None:
     thread = engine.thread("erased")
     await thread.dispatch(UserMessage(content=f"keep {secret_of(name)} for me"), event_id=name)
     say(f"erasing {name}")
-    await thread.erase([name])
+    await thread.admin.erase([name])
     say(f"erased {name}")
 
 
@@ -49,14 +49,14 @@ async def delete(engine: Engine, name: str, _path: str) -> None:
     thread = await engine.create_thread(name)
     await thread.dispatch_all([UserMessage(content=f"{secret_of(name)} {n}") for n in range(3)])
     say(f"deleting {name}")
-    await thread.delete()
+    await thread.admin.delete()
     say(f"deleted {name}")
 
 
 async def bring(engine: Engine, name: str, path: str) -> None:
     """A log from a file."""
     say(f"importing {name}")
-    await engine.import_log(export_of(path), thread_id=name, scopes="as exported")
+    await engine.transfer.import_log(export_of(path), thread_id=name, scopes="as exported")
     say(f"imported {name}")
 
 
@@ -103,10 +103,10 @@ async def prepare(path: str) -> None:
         async with memory_engine.open(f"{folder}/warm.db", config=CONFIG, compactor=Slow()) as engine:
             thread = await engine.create_thread("exported")
             await thread.dispatch_all([event_of(f"exported/{n}") for n in range(IMPORTED_EVENTS)])
-            await thread.settle()
-            await thread.export(export_of(path))
+            await thread.compaction.settle()
+            await thread.replay.export(export_of(path))
             await thread.search("exported")
-            await thread.erase([(await thread.latest(1))[0].id])
+            await thread.admin.erase([(await thread.replay.latest(1))[0].id])
 
 
 def main(path: str, seed: str, lives: str) -> None:

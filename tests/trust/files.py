@@ -73,7 +73,7 @@ async def rekeyed_while_open_elsewhere(path: str) -> None:
     """Change the key of a store that another engine has open."""
     sealed()
     async with memory_engine.open(path, key=RAW) as engine, memory_engine.open(path, key=RAW):
-        await engine.rekey(OTHER)
+        await engine.admin.rekey(OTHER)
 
 
 async def refused_by_a_row(path: str) -> None:
@@ -102,15 +102,15 @@ async def written_to_a_file_that_is_gone(path: str) -> None:
 
 async def deleted_while_held(thread: Thread) -> None:
     """Somebody has a reason for it to stay."""
-    await thread.hold(by="counsel", reason="case 12")
-    await thread.delete()
+    await thread.admin.hold(by="counsel", reason="case 12")
+    await thread.admin.delete()
 
 
 async def deleted_while_read(thread: Thread, store: FaultyStore, patched: pytest.MonkeyPatch) -> None:
     """Somebody reads an older moment of the file, for longer than an act waits."""
     patched.setattr("memory_engine.administration.proof.WAIT_S", 0.0)
     store.is_read = True
-    await thread.delete()
+    await thread.admin.delete()
 
 
 async def finished_of_another_tenant(engine: Engine, store: FaultyStore) -> None:
@@ -119,7 +119,7 @@ async def finished_of_another_tenant(engine: Engine, store: FaultyStore) -> None
     plan = f'{{"threads": {{"t": {record.created_at_us}}}}}'
     act = Act(id="a", kind="delete", plan=plan, role="agent", tenants=("acme",))
     with mock.patch.object(store, "acts", mock.AsyncMock(return_value=[act])):  # only a server keeps whose role it was
-        await engine.finish_acts()
+        await engine.admin.finish_acts()
 
 
 async def asked_for_another_tenant(engine: Engine, store: FaultyStore) -> None:
@@ -154,7 +154,7 @@ async def read_by_another_class(path: str) -> None:
             thread = await engine.open_thread("orders")
             if kind is _Order:
                 await thread.dispatch(_Order(number="1"))
-            await thread.latest(1)
+            await thread.replay.latest(1)
 
 
 async def copied_over(target: Engine) -> None:
@@ -173,7 +173,7 @@ async def verified_without_its_plugin(path: str, cls: type[Event]) -> None:
     async with memory_engine.open(path, plugins=[Plugin("own", events=[cls])]) as engine:
         await (await engine.create_thread("t")).dispatch(cls())
     async with memory_engine.open(path) as engine:
-        report = await engine.thread("t").verify()
+        report = await engine.thread("t").replay.verify()
     assert report.unloaded is not None
     raise report.unloaded
 
@@ -227,8 +227,8 @@ WITH_KEYS: Sequence[tuple[type[errors.MemoryEngineError], Callable[[HasPath], Aw
 async def a_users(engine: Engine, path: str) -> None:
     """Import a user's thread where none is allowed."""
     await engine.user("ben").preferences.update("verbosity", "concise")
-    await engine.thread("user:ben").export(path)
-    await engine.import_log(path, thread_id="copy")
+    await engine.thread("user:ben").replay.export(path)
+    await engine.transfer.import_log(path, thread_id="copy")
 
 
 def without_descriptors(_: object) -> None:
@@ -244,4 +244,4 @@ def without_descriptors(_: object) -> None:
 async def without_ids_of_chunks(thread: Thread, path: str) -> None:
     """Redact what holds the log together."""
     await thread.forget(chunk_ids=["1.0"])
-    await thread.export(path, redaction=Redaction(fields=["chunk_ids"]))
+    await thread.replay.export(path, redaction=Redaction(fields=["chunk_ids"]))

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import memory_engine
 from memory_engine import Engine, EngineConfig
+from memory_engine.engine import kernel_of
 from memory_engine.errors import MemoryEngineError
 from tests.trust.test_read_only_methods import Given, done, given
 
@@ -67,7 +68,7 @@ async def called(name: str, folder: Path, made: Path, spare: int) -> dict[str, o
         engine = await memory_engine.open(str(folder / "m.db"))
         with exhausted(spare):
             first = await raised_by(engine, name, arguments)
-        head = (await engine.store.head("t")).seq if name not in ENDED else 0
+        head = (await kernel_of(engine).store.head("t")).seq if name not in ENDED else 0
         second = await raised_by(engine, name, arguments)
         await engine.close()
     if name in ENDED:

@@ -18,7 +18,7 @@ async def read(path: str) -> None:
             await thread.dispatch(UserMessage(content="Revenue"))
             await (await thread.at(1)).state()
             await thread.search("revenue")
-            await thread.verify()
+            await thread.replay.verify()
     if os.geteuid() == 0:
         os.setuid(65534)
     try:
@@ -27,7 +27,7 @@ async def read(path: str) -> None:
             thread = engine.thread("t")
             print((await (await thread.at(1)).state()).tally.chunks)  # noqa: T201
             print([hit.text for hit in await thread.search("revenue")])  # noqa: T201
-            print((await thread.verify()).ok)  # noqa: T201
+            print((await thread.replay.verify()).ok)  # noqa: T201
             await thread.fork()
     except MemoryEngineError as error:
         print(type(error).__name__, error)  # noqa: T201

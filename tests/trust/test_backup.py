@@ -35,7 +35,7 @@ async def test_a_backup_of_a_live_store_opens_like_any_other(tmp_path: Path) -> 
         await (await thread.fork(thread_id="fork", at=2)).dispatch(e.UserMessage(content="elsewhere"))
         await thread.fork(thread_id="bare", at=2)
         await engine.user("u1").preferences.update("name", "Mia")
-        report = await engine.backup(copy)
+        report = await engine.admin.backup(copy)
         heads = {info.id: info.head_hash for info in await engine.threads()}
         assert (4, ()) == (report.threads, report.broken)
         assert (await engine.stats()).events == report.events
@@ -62,7 +62,7 @@ async def test_writers_go_on_meanwhile_and_the_copy_is_of_one_moment(tmp_path: P
             for n in range(40):
                 await threads[n % 4].dispatch_all([e.UserMessage(content="a"), e.UserMessage(content="b")])
 
-        report, _ = await asyncio.gather(engine.backup(copy), write())
+        report, _ = await asyncio.gather(engine.admin.backup(copy), write())
         assert 160 <= report.events <= 240
         assert 0 == report.events % 2
     async with memory_engine.open(str(copy)) as engine:
@@ -76,10 +76,10 @@ async def test_nothing_is_replaced(tmp_path: Path) -> None:
         await engine.create_thread("t")
         for target in (path, tmp_path):
             with pytest.raises(FileExistsError):
-                await engine.backup(target)
+                await engine.admin.backup(target)
         with pytest.raises(FileNotFoundError):
-            await engine.backup(tmp_path / "no" / "b.db")
-        await engine.backup(tmp_path / "b.db")
+            await engine.admin.backup(tmp_path / "no" / "b.db")
+        await engine.admin.backup(tmp_path / "b.db")
     with pytest.raises(FileExistsError):
         await memory_engine.restore(tmp_path / "b.db", path)
     report = await memory_engine.restore(tmp_path / "b.db", tmp_path / "new.db")
@@ -112,7 +112,7 @@ async def test_a_store_in_memory_has_nothing_to_copy(tmp_path: Path) -> None:
     """The error says what can be done."""
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(BackupFailed, match="export its threads"):
-            await engine.backup(tmp_path / "b.db")
+            await engine.admin.backup(tmp_path / "b.db")
 
 
 async def test_a_broken_chain_is_copied_and_named(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ async def test_a_broken_chain_is_copied_and_named(tmp_path: Path) -> None:
             await (await engine.create_thread(name)).dispatch_all([e.UserMessage(content=SAID)] * 3)
     tampered(path, "UPDATE events SET payload = CAST(replace(payload, 'keep', 'lose') AS BLOB) WHERE pos = (1<<32) + 2")
     async with memory_engine.open(str(path)) as engine:
-        assert ("t",) == (await engine.backup(tmp_path / "b.db")).broken
+        assert ("t",) == (await engine.admin.backup(tmp_path / "b.db")).broken
 
 
 async def test_forks_that_lead_in_a_circle_are_named(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ async def test_forks_that_lead_in_a_circle_are_named(tmp_path: Path) -> None:
         raw.execute("UPDATE threads SET forked_tid = (SELECT tid FROM threads WHERE id = 't') WHERE id = 'fork'")
         raw.commit()
     async with memory_engine.open(str(path)) as engine:
-        assert ("t", "fork") == (await engine.backup(tmp_path / "b.db")).broken
+        assert ("t", "fork") == (await engine.admin.backup(tmp_path / "b.db")).broken
 
 
 async def test_a_backup_keeps_what_was_erased_later(tmp_path: Path) -> None:
@@ -146,9 +146,9 @@ async def test_a_backup_keeps_what_was_erased_later(tmp_path: Path) -> None:
     async with memory_engine.open(str(path)) as engine:
         thread = await engine.create_thread("t")
         event_id = await talked(thread)
-        await engine.backup(early)
-        await thread.erase([event_id])
-        await engine.backup(late)
+        await engine.admin.backup(early)
+        await thread.admin.erase([event_id])
+        await engine.admin.backup(late)
     assert (True, False) == (held(early), held(late))
 
 
@@ -175,24 +175,24 @@ async def test_what_is_erased_during_a_backup_is_erased_in_it(
     copy = tmp_path / "copy.db"
     async with memory_engine.open(str(tmp_path / "m.db")) as engine:
         event_id = await talked(thread := await engine.create_thread("t"))
-        made = asyncio.create_task(engine.backup(copy, held_up if moment == "while it copies" else None))
+        made = asyncio.create_task(engine.admin.backup(copy, held_up if moment == "while it copies" else None))
         await asyncio.to_thread(copies.wait, 60)
         late = await (await engine.create_thread("late")).dispatch(e.UserMessage(content=SAID))
-        await engine.thread("late").erase([late.event_id]) if moment == "while it checks" else None
+        await engine.thread("late").admin.erase([late.event_id]) if moment == "while it checks" else None
         with nullcontext() if moment == "while it checks" else pytest.raises(ErasureUnfinished):
-            await (thread.erase([event_id]) if doing == "erase" else thread.delete())
-        held_now = await engine.user("u").hold()
+            await (thread.admin.erase([event_id]) if doing == "erase" else thread.admin.delete())
+        held_now = await engine.user("u").admin.hold()
         goes_on.set()
         await made
-        await engine.finish_acts()
-        assert {"done"} == {act.state for act in await engine.acts()}
+        await engine.admin.finish_acts()
+        assert {"done"} == {act.state for act in await engine.admin.acts()}
     assert held(copy)
     await memory_engine.restore(copy, tmp_path / "again.db")
     for path in (copy, tmp_path / "again.db"):
         async with memory_engine.open(str(path)) as engine:
-            await engine.finish_acts()
-            assert {"done"} == {act.state for act in await engine.acts()}
-            assert [held_now.id] == [one.id for one in await engine.holds()]
+            await engine.admin.finish_acts()
+            assert {"done"} == {act.state for act in await engine.admin.acts()}
+            assert [held_now.id] == [one.id for one in await engine.admin.holds()]
             assert [] == [one for one in await engine.verify() if not one.ok]
             assert (["t"] if doing == "erase" else []) == [info.id for info in await engine.threads()]
         assert not held(path)

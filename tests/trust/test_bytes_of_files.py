@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import UserMessage
 from memory_engine.administration.proof import find_texts
+from memory_engine.engine import kernel_of
 from memory_engine.storage.sqlite import pages
 from memory_engine.storage.sqlite.erasing import find_bytes
 
@@ -66,11 +67,11 @@ async def test_where_no_program_can_be_started_a_proof_says_so(
         thread = await engine.create_thread("t")
         await thread.dispatch(UserMessage(content="the word is quicksilver"), event_id="order")
         monkeypatch.setattr(sys, "executable", python)
-        report = await thread.erase(["order"])
+        report = await thread.admin.erase(["order"])
         assert report.is_done
         assert report.proof is not None
         assert (False, ()) == (report.proof.ok, report.proof.files)
         assert "m.db: the program that reads it failed" in report.proof.unread[0]
         monkeypatch.undo()
-        assert (await find_texts(engine.kernel, ["the word is quicksilver"])).ok
+        assert (await find_texts(kernel_of(engine), ["the word is quicksilver"])).ok
     assert b"quicksilver" not in place.read_bytes()

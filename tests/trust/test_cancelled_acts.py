@@ -13,6 +13,7 @@ import pytest
 import memory_engine
 from memory_engine import Engine, EngineConfig, Thread, UserMessage
 from memory_engine.administration import proof
+from memory_engine.engine import kernel_of
 from memory_engine.storage.sqlite.wiping import Watch, emptied
 from tests.cancelling import Call, assert_nobody_writes, by_task, moments
 from tests.conversations import NEVER, opened
@@ -38,7 +39,7 @@ def delete(_engine: Engine, thread: Thread, _target: Path) -> Call:
 
 def erase(_engine: Engine, thread: Thread, _target: Path) -> Call:
     """An event whose bytes go."""
-    return lambda: thread.erase(seqs=[1])
+    return lambda: thread.admin.erase(seqs=[1])
 
 
 def compact(_engine: Engine, thread: Thread, _target: Path) -> Call:
@@ -48,12 +49,12 @@ def compact(_engine: Engine, thread: Thread, _target: Path) -> Call:
 
 def back_up(engine: Engine, _thread: Thread, target: Path) -> Call:
     """A copy of the file."""
-    return lambda: engine.backup(target)
+    return lambda: engine.admin.backup(target)
 
 
 def export(_engine: Engine, thread: Thread, target: Path) -> Call:
     """A thread's log as a file."""
-    return lambda: thread.export(target)
+    return lambda: thread.replay.export(target)
 
 
 @pytest.mark.parametrize("act", [delete, erase, compact, back_up, export])
@@ -67,15 +68,15 @@ async def test_a_cancelled_act_breaks_nothing(tmp_path: Path, act: Callable[[Eng
             await thread.dispatch_all([UserMessage(content=f"{SECRET}, says {n} of {k}") for k in range(3)])
             target = tmp_path / f"target-{n}"
             await by_task(act(engine, thread, target), moment)
-            await engine.finish_acts()
+            await engine.admin.finish_acts()
             assert_nobody_writes(path)
-            assert [] == [one for one in await engine.acts() if not one.done_at_us], moment
+            assert [] == [one for one in await engine.admin.acts() if not one.done_at_us], moment
             receipt = await other.dispatch(UserMessage(content=f"{SECRET}, says the other {n}"))
             await engine.flush()
             with closing(sqlite3.connect(path, timeout=1)) as connection:
                 assert emptied(connection), moment
             if n % PROVED_EVERY == 0:
-                report = await other.erase([receipt.event_id])
+                report = await other.admin.erase([receipt.event_id])
                 assert report.proof is not None
                 assert report.proof.ok, moment
         assert [] == [report for report in await engine.verify() if not report.ok]
@@ -89,7 +90,7 @@ async def test_a_cancelled_wiping_leaves_nothing_open(tmp_path: Path) -> None:
     kept: list[BaseException] = []
     async with memory_engine.open(path) as engine:
         thread = await engine.create_thread()
-        wipe = engine.store.wipe
+        wipe = kernel_of(engine).store.wipe
         for n, moment in enumerate(moments()):
             await thread.dispatch(UserMessage(content=f"{SECRET} {n}"))
 
@@ -116,17 +117,17 @@ async def test_a_cancelled_deletion_goes_on_by_itself(tmp_path: Path) -> None:
     async with memory_engine.open(path) as engine:
         thread = await engine.create_thread()
         await thread.dispatch_all([UserMessage(content=f"{SECRET} {n}") for n in range(20)])
-        task = asyncio.create_task(thread.delete(by="us"))
-        while not (acts := await engine.acts()):  # noqa: ASYNC110 - it ends within milliseconds
+        task = asyncio.create_task(thread.admin.delete(by="us"))
+        while not (acts := await engine.admin.acts()):  # noqa: ASYNC110 - it ends within milliseconds
             await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        first, second = await asyncio.gather(engine.finish_acts(), engine.finish_acts())
+        first, second = await asyncio.gather(engine.admin.finish_acts(), engine.finish_acts())
         assert [[acts[0].id], [acts[0].id]] == [[one.act for one in first], [one.act for one in second]]
         assert [True] == [one.proof is not None and one.proof.pieces > 0 and one.proof.ok for one in first]
-        assert [True] == [bool(one.done_at_us) for one in await engine.acts()]
-        assert [] == await engine.finish_acts()
+        assert [True] == [bool(one.done_at_us) for one in await engine.admin.acts()]
+        assert [] == await engine.admin.finish_acts()
 
 
 async def test_closing_does_not_wait_for_an_act_that_a_reader_is_in_the_way_of(
@@ -139,7 +140,7 @@ async def test_closing_does_not_wait_for_an_act_that_a_reader_is_in_the_way_of(
         thread = await engine.create_thread()
         await thread.dispatch_all([UserMessage(content=f"{SECRET} {n}") for n in range(20)])
         reader = Watch(path)
-        task = asyncio.create_task(thread.delete())
+        task = asyncio.create_task(thread.admin.delete())
         while await engine.threads():  # noqa: ASYNC110 - it ends within milliseconds
             await asyncio.sleep(0)
         task.cancel()
@@ -150,5 +151,5 @@ async def test_closing_does_not_wait_for_an_act_that_a_reader_is_in_the_way_of(
     assert ["the engine closes while" in one.getMessage() for one in caplog.records] == [True]
     reader.close()
     async with memory_engine.open(path) as engine:
-        await engine.finish_acts()
-        assert [True] == [bool(one.done_at_us) for one in await engine.acts()]
+        await engine.admin.finish_acts()
+        assert [True] == [bool(one.done_at_us) for one in await engine.admin.acts()]

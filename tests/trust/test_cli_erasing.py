@@ -10,6 +10,7 @@ import pytest
 
 import memory_engine
 from memory_engine import events as e
+from memory_engine.engine import kernel_of
 from memory_engine.errors import ErasureUnfinished
 from tests.command_line import Run
 from tests.patterns import approved, joined, texts
@@ -70,8 +71,8 @@ def test_words_are_found_that_stand_in_the_index_alone(run: Run, path: Path) -> 
             thread = await engine.create_thread("many")
             for n in range(80):
                 await thread.dispatch(e.UserMessage(content=f"Number {n} says Zanzibar{n:03}"))
-            await thread.prepare_search()
-            await thread.settle()
+            await thread.admin.prepare_search()
+            await thread.compaction.settle()
 
     asyncio.run(write())
     found = json.loads(run("erase", "--prove", "--text", "zanzibar007", "--json")[1])
@@ -143,10 +144,10 @@ def test_an_act_that_was_cut_off_is_listed_and_finished(run: Run, path: Path) ->
 
     async def begin() -> None:
         async with memory_engine.open(str(path)) as engine:
-            real, engine.store.wipe = engine.store.wipe, _never  # type: ignore[method-assign]
+            real, kernel_of(engine).store.wipe = engine.store.wipe, _never  # type: ignore[method-assign]
             with pytest.raises(ErasureUnfinished, match="cut off"):
-                await engine.thread("t").erase([(await engine.store.read_at("t", [2]))[0].id])
-            engine.store.wipe = real  # type: ignore[method-assign]
+                await engine.thread("t").admin.erase([(await kernel_of(engine).store.read_at("t", [2]))[0].id])
+            kernel_of(engine).store.wipe = real  # type: ignore[method-assign]
 
     asyncio.run(begin())
     code, out, _ = run("acts")

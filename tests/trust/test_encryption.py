@@ -191,7 +191,7 @@ async def test_a_store_of_ones_own_takes_no_key() -> None:
         await memory_engine.open(FaultyStore(MemoryStore()), key=KEY)
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(errors.KeyUnsupported):
-            await engine.rekey(KEY)
+            await engine.admin.rekey(KEY)
 
 
 async def test_the_key_stands_nowhere(
@@ -251,11 +251,11 @@ async def test_a_day_of_use_leaves_no_word_in_clear(folder: Path, path: Path, mo
         await engine.store.flush()
         fork = await thread.fork(thread_id="f")
         await fork.dispatch(UserMessage(content=TEXT))
-        report = await thread.erase(seqs=[2])
+        report = await thread.admin.erase(seqs=[2])
         assert report.proof is not None
         assert report.proof.ok
         assert "through its key" in report.proof.how
-        await engine.backup(folder / "backup.db")
+        await engine.admin.backup(folder / "backup.db")
         assert [] == holding(folder, *WORDS)
     await filled(path, RAW, TEXT)
     with running("write", path, RAW):
@@ -284,7 +284,7 @@ async def test_a_backup_has_the_key_of_its_store_unless_another_is_asked_for(
     asked = kinds[target]
     key = {"same": source, "other": OTHER, "plain": None}[target]
     async with memory_engine.open(path, key=source) as engine:
-        report = await engine.backup(folder / "b.db", **asked)  # type: ignore[arg-type]
+        report = await engine.admin.backup(folder / "b.db", **asked)  # type: ignore[arg-type]
         assert (1, 1, ()) == (report.threads, report.events, report.broken)
     again = {"new_key" if name == "key" else name: value for name, value in asked.items()}
     await memory_engine.restore(folder / "b.db", folder / "r.db", key=key)
@@ -330,12 +330,12 @@ async def test_erased_bytes_are_in_no_page_under_the_cipher(path: Path) -> None:
         seqs = [row.seq for row in rows if isinstance(row.event, UserMessage) and row.event.content == TEXT]
         await engine.store.flush()
         assert has(in_clear(path, _page_key(path)), SECRET)
-        report = await thread.erase(seqs=seqs)
+        report = await thread.admin.erase(seqs=seqs)
         assert report.proof is not None
         assert (True, True) == (report.proof.ok, report.proof.pieces > 4)
         assert not has(in_clear(path, _page_key(path)), SECRET)
         assert has(in_clear(path, _page_key(path)), "filling")
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 def _page_key(path: Path) -> bytes:
@@ -471,6 +471,6 @@ def test_without_await_it_is_the_same(path: Path) -> None:
     """`memory_engine.sync` takes a key, and a function for one, and changes it."""
     with sync.open(path, key=lambda: RAW) as engine:
         engine.open_thread("t").dispatch(UserMessage(content=TEXT))
-        assert 1 == engine.rekey(OTHER).events
+        assert 1 == engine.admin.rekey(OTHER).events
         assert [1] == [found.seq for found in engine.thread("t").search("passport")]
     assert [TEXT] == asyncio.run(read(path, OTHER))

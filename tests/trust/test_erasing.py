@@ -15,6 +15,7 @@ from memory_engine import events as e
 from memory_engine.administration.erasing import finish_acts
 from memory_engine.core.chain import commitments
 from memory_engine.core.records import StoredEvent
+from memory_engine.engine import kernel_of
 from memory_engine.errors import (
     ErasureUnfinished,
     EventNotFound,
@@ -64,7 +65,7 @@ async def talked(thread: Thread) -> str:
     """A conversation around the secret, indexed and marked; the id of the event that said it."""
     await thread.dispatch(e.UserMessage(content="Hello"))
     receipt = await thread.dispatch(e.UserMessage(content=SAID))
-    await thread.mark_critical(receipt.chunks[0].id)
+    await thread.compaction.mark_critical(receipt.chunks[0].id)
     await thread.dispatch(e.LlmTextResponse(content="Noted."))
     await thread.search("passport")
     return receipt.event_id
@@ -75,16 +76,16 @@ async def test_nothing_is_left_in_any_file(engine: Engine, path: Path, tenant_id
     """Neither in rows nor in free space, the log ahead of the file, or the full-text index; the proof says so."""
     thread = await engine.create_thread("t", user_id="u1", tenant_id=tenant_id)
     event_id = await talked(thread)
-    await engine.store.passages.index_words_of(Threads(tenant_id=tenant_id))
+    await kernel_of(engine).store.passages.index_words_of(Threads(tenant_id=tenant_id))
     assert SAID == (await engine.search("passport", tenant_id=tenant_id))[0].text
     assert held(path)
-    report = await thread.erase([event_id], by="officer", reason="asked for")
+    report = await thread.admin.erase([event_id], by="officer", reason="asked for")
     assert ({"t": 1}, (), True) == ({"t": 1}, report.deleted, report.is_done)
     assert report.proof is not None
     assert (True, 0) < (report.proof.ok, report.proof.pieces)
     assert not held(path)
     assert not held(path, "osterfeldt")
-    verified = await thread.verify()
+    verified = await thread.replay.verify()
     assert (True, 0) == (verified.ok, verified.unattested)
     assert verified.redacted >= 1
     assert SAID not in [chunk.text for chunk in (await thread.state()).chunks()]
@@ -93,11 +94,11 @@ async def test_nothing_is_left_in_any_file(engine: Engine, path: Path, tenant_id
 async def test_an_act_says_who_why_and_when(engine: Engine) -> None:
     """In the store, and in the log as an event that its chain binds."""
     thread = await engine.create_thread("t")
-    report = await thread.erase([await talked(thread)], by="officer", reason="asked for")
-    (act,) = await engine.acts()
+    report = await thread.admin.erase([await talked(thread)], by="officer", reason="asked for")
+    (act,) = await engine.admin.acts()
     assert (report.act, "erase", "officer", "asked for") == (act.id, act.kind, act.by, act.reason)
     assert act.done_at_us >= act.asked_at_us > 0
-    last = (await thread.latest(1))[0].event
+    last = (await thread.replay.latest(1))[0].event
     assert isinstance(last, e.EventsErased)
     assert (act.id, "officer", "asked for") == (last.act, last.by, last.reason)
 
@@ -110,11 +111,11 @@ async def test_what_came_of_it_goes_too(engine: Engine, path: Path) -> None:
     await thread.compact()
     fork = await thread.fork(at=4)
     await fork.dispatch(e.UserMessage(content="I go on"))
-    report = await fork.erase([event_id])
+    report = await fork.admin.erase([event_id])
     assert {"t", fork.id} == set(report.erased)
     assert not held(path)
     for one in (thread, fork, await thread.fork(at=3)):
-        assert (await one.verify()).ok
+        assert (await one.replay.verify()).ok
         assert [] == [hit for hit in (await one.search("passport")).hits if SECRET in hit.text]
 
 
@@ -122,13 +123,13 @@ async def test_the_thread_goes_on(engine: Engine, path: Path) -> None:
     """It takes events, rebuilds to the same rows, and what is written later brings nothing back."""
     thread = await engine.create_thread("t")
     event_id = await talked(thread)
-    await thread.erase([event_id])
+    await thread.admin.erase([event_id])
     await thread.dispatch_all([e.UserMessage(content=f"later {n} " * 50) for n in range(40)])
-    await thread.settle()
+    await thread.compaction.settle()
     await engine.flush()
     assert not held(path)
     before = (await thread.info()).head_hash
-    await thread.rebuild()
+    await thread.replay.rebuild()
     assert before == (await thread.info()).head_hash
     assert [r for r in await engine.verify() if not r.ok] == []
 
@@ -137,10 +138,10 @@ async def test_an_archived_thread_is_erased_too(engine: Engine, path: Path) -> N
     """Nobody writes to it, and the act is recorded all the same."""
     thread = await engine.create_thread("t")
     event_id = await talked(thread)
-    await thread.archive()
-    await thread.erase([event_id])
+    await thread.admin.archive()
+    await thread.admin.erase([event_id])
     assert not held(path)
-    assert (await thread.verify()).ok
+    assert (await thread.replay.verify()).ok
     assert "archived" == (await thread.info()).status
 
 
@@ -149,9 +150,9 @@ async def test_a_dry_run_only_counts(engine: Engine, path: Path) -> None:
     thread = await engine.create_thread("t")
     event_id = await talked(thread)
     before = (await thread.info()).head_hash
-    report = await thread.erase([event_id], dry_run=True)
+    report = await thread.admin.erase([event_id], dry_run=True)
     assert ({"t": 1}, False) == (report.erased, report.is_done)
-    assert (before, ()) == ((await thread.info()).head_hash, tuple(await engine.acts()))
+    assert (before, ()) == ((await thread.info()).head_hash, tuple(await engine.admin.acts()))
     assert held(path)
 
 
@@ -160,13 +161,13 @@ async def test_events_are_named_by_id_or_by_seq(engine: Engine, path: Path) -> N
     thread = await engine.create_thread("t")
     await talked(thread)
     with pytest.raises(InvalidArgument):
-        await thread.erase()
+        await thread.admin.erase()
     with pytest.raises(SeqNotInLog):
-        await thread.erase(seqs=[2, 99])
+        await thread.admin.erase(seqs=[2, 99])
     with pytest.raises(EventNotFound):
-        await thread.erase(["x"])
-    assert () == tuple(await engine.acts())
-    await thread.erase(seqs=[2])
+        await thread.admin.erase(["x"])
+    assert () == tuple(await engine.admin.acts())
+    await thread.admin.erase(seqs=[2])
     assert not held(path)
 
 
@@ -175,7 +176,7 @@ async def test_what_others_write_meanwhile_is_kept(path: Path) -> None:
     async with memory_engine.open(str(path)) as one, memory_engine.open(str(path)) as other:
         thread = await one.create_thread("t")
         event_id = await talked(thread)
-        real = one.store.erase
+        real = kernel_of(one).store.erase
         wrote: list[int] = []
 
         async def late(unit: CommitUnit, rows: Sequence[StoredEvent]) -> None:
@@ -183,12 +184,12 @@ async def test_what_others_write_meanwhile_is_kept(path: Path) -> None:
                 wrote.append((await other.thread("t").dispatch(e.UserMessage(content=f"late {len(wrote)}"))).seq)
             await real(unit, rows)
 
-        one.store.erase = late  # type: ignore[method-assign]
-        await thread.erase([event_id])
+        kernel_of(one).store.erase = late  # type: ignore[method-assign]
+        await thread.admin.erase([event_id])
         assert 3 == len(wrote)
         assert {"late 0", "late 1", "late 2"} <= {chunk.text for chunk in (await thread.state()).chunks()}
         assert not held(path)
-        assert (await other.thread("t").verify()).ok
+        assert (await other.thread("t").replay.verify()).ok
 
 
 async def test_all_of_a_user_goes(engine: Engine, path: Path) -> None:
@@ -211,12 +212,12 @@ async def test_a_deleted_thread_takes_its_bytes_along(engine: Engine, path: Path
     """Its forks go first."""
     thread = await engine.create_thread("t", tenant_id="acme")
     await talked(thread)
-    await engine.store.passages.index_words_of(Threads(tenant_id="acme"))
+    await kernel_of(engine).store.passages.index_words_of(Threads(tenant_id="acme"))
     fork = await thread.fork(thread_id="fork")
     with pytest.raises(ThreadHasForks):
-        await thread.delete()
-    await fork.delete()
-    await thread.delete()
+        await thread.admin.delete()
+    await fork.admin.delete()
+    await thread.admin.delete()
     assert not held(path)
     assert not held(path, "osterfeldt")
     assert [] == list(await engine.search("passport", tenant_id="acme"))
@@ -234,15 +235,15 @@ async def test_a_large_index_is_destroyed_step_by_step(
 
     thread = await engine.create_thread("t", tenant_id="acme")
     await talked(thread)
-    await engine.store.passages.index_words_of(Threads(tenant_id="acme"))
+    await kernel_of(engine).store.passages.index_words_of(Threads(tenant_id="acme"))
     monkeypatch.setattr(index_of_files, "SHRUNK", 1)
     with monkeypatch.context() as patched:
         patched.setattr(index_of_files, "_merge", ended)
         with pytest.raises(RuntimeError):
-            await thread.delete()
-    assert (await thread.verify()).ok
+            await thread.admin.delete()
+    assert (await thread.replay.verify()).ok
     assert [SAID] == [hit.text for hit in await thread.search("passport", limit=1)]
-    await engine.finish_acts()
+    await engine.admin.finish_acts()
     assert not held(path)
     assert not held(path, "osterfeldt")
 
@@ -261,13 +262,13 @@ async def test_a_reader_of_old_pages_is_waited_for_and_then_named(
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM events").fetchone()
         with pytest.raises(ErasureUnfinished) as raised:
-            await thread.erase([event_id])
-        assert [raised.value.act] == [act.id for act in await engine.store.acts(pending=True)]
+            await thread.admin.erase([event_id])
+        assert [raised.value.act] == [act.id for act in await kernel_of(engine).store.acts(pending=True)]
         reader.execute("COMMIT")
-    (report,) = await engine.finish_acts()
+    (report,) = await engine.admin.finish_acts()
     assert (raised.value.act, True) == (report.act, report.is_done)
     assert not held(path)
-    assert () == tuple(await engine.store.acts(pending=True))
+    assert () == tuple(await kernel_of(engine).store.acts(pending=True))
 
 
 CHILD = """
@@ -329,7 +330,7 @@ async def test_the_next_process_finishes_what_a_dead_one_began(path: Path, doing
     code = await child.wait()
     assert code == (0 if (method in ("erase", "delete") and method != doing) else 9)
     async with memory_engine.open(str(path)) as engine:
-        await engine.finish_acts()
+        await engine.admin.finish_acts()
         assert not held(path)
         assert [] == [report for report in await engine.verify() if not report.ok]
         assert ([] if doing == "delete" else ["t"]) == [info.id for info in await engine.threads()]
@@ -346,8 +347,8 @@ async def test_no_process_goes_on_showing_it(path: Path) -> None:
         seen = other.thread("t")
         assert SAID in [chunk.text for chunk in (await seen.state()).chunks()]
         assert 1 == len(list((await other.thread("gone").state()).chunks()))
-        await thread.erase([event_id])
-        await gone.delete()
+        await thread.admin.erase([event_id])
+        await gone.admin.delete()
         assert SAID not in [chunk.text for chunk in (await seen.state()).chunks()]
         with pytest.raises(ThreadNotFound):
             await other.thread("gone").state()
@@ -368,7 +369,7 @@ async def test_a_redaction_that_nobody_recorded_is_a_forgery(path: Path) -> None
     async with memory_engine.open(str(path)) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all([e.UserMessage(content="Hello"), e.UserMessage(content=SAID)])
-        stored = (await engine.store.read_at("t", [2]))[0]
+        stored = (await kernel_of(engine).store.read_at("t", [2]))[0]
     forged = stored.payload.replace(SECRET.encode(), b"somebody-else-99")
     salt = b"".join(commitments(stored))
     tampered(path, "UPDATE events SET payload = ?, salt = ? WHERE pos & 4294967295 = 2", forged, salt)
@@ -376,7 +377,7 @@ async def test_a_redaction_that_nobody_recorded_is_a_forgery(path: Path) -> None
         thread = engine.thread("t")
         with pytest.raises(IntegrityError):
             await thread.context()
-        found = (await thread.verify()).divergence
+        found = (await thread.replay.verify()).divergence
         assert found is not None
         assert (2, "redaction") == (found.seq, found.kind)
 
@@ -391,7 +392,7 @@ async def test_a_flipped_byte_is_never_shown(path: Path) -> None:
     )
     async with memory_engine.open(str(path)) as engine:
         thread = engine.thread("t")
-        for read in (thread.context, thread.state, lambda: thread.chunk("2.0"), lambda: thread.state(at=2)):
+        for read in (thread.context, thread.state, lambda: thread.replay.chunk("2.0"), lambda: thread.state(at=2)):
             with pytest.raises(IntegrityError) as raised:
                 await read()
             assert 2 == raised.value.seq
@@ -414,9 +415,9 @@ async def test_a_line_that_cites_another_chunk_for_it_goes_too(path: Path) -> No
         await thread.forget(event_ids=[receipts[1].event_id])
         shown = "\n".join(chunk.text for chunk in (await thread.state()).chunks())
         assert (False, True) == (SECRET in shown, "The user said hello." in shown)
-        await thread.erase([receipts[1].event_id])
+        await thread.admin.erase([receipts[1].event_id])
         assert not held(path)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 def test_what_others_write_during_the_last_look_is_known(tmp_path: Path) -> None:
@@ -458,13 +459,13 @@ async def test_a_fork_that_comes_amid_a_deletion_keeps_its_past(
     forks: list[Thread] = []
     monkeypatch.setattr(SQLitePassages, "drop", dropped)
     with pytest.raises(ThreadHasForks):
-        await thread.delete()
+        await thread.admin.delete()
     [fork] = forks
-    assert (await fork.verify()).ok
+    assert (await fork.replay.verify()).ok
     with pytest.raises(ThreadHasForks):
-        await finish_acts(engine.kernel)
-    await fork.delete()
-    assert [True] == [report.is_done for report in await finish_acts(engine.kernel)]
+        await finish_acts(kernel_of(engine))
+    await fork.admin.delete()
+    assert [True] == [report.is_done for report in await finish_acts(kernel_of(engine))]
     assert SECRET not in str(await engine.threads())
 
 
@@ -475,7 +476,7 @@ async def test_words_that_a_damaged_index_holds_are_told(engine: Engine, path: P
         await threads[n % 2].dispatch(e.UserMessage(content=f"{SECRET if n % 2 == 0 else 'plain'} words {n}"))
     for thread in threads:
         await thread.search("words")
-        await engine.store.passages.index_words(thread.id)
+        await kernel_of(engine).store.passages.index_words(thread.id)
     await engine.close()
     with closing(sqlite3.connect(path)) as raw:
         raw.execute(
@@ -484,4 +485,4 @@ async def test_words_that_a_damaged_index_holds_are_told(engine: Engine, path: P
         raw.commit()
     async with memory_engine.open(str(path)) as opened:
         with pytest.raises(StorageRefused):
-            await opened.thread("t").delete()
+            await opened.thread("t").admin.delete()

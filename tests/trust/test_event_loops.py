@@ -11,8 +11,10 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, Thread, UserMessage
+from memory_engine.engine import kernel_of
 from memory_engine.errors import EngineClosed, WrongEventLoop
 from memory_engine.storage.sqlite.store import SQLiteStore
+from memory_engine.thread import handle_of
 from tests.cancelling import assert_nobody_writes
 from tests.patience import PATIENCE_S
 
@@ -32,13 +34,13 @@ CALLS: dict[str, Callable[[Engine, Thread], Awaitable[object]]] = {
     "context": lambda _, thread: thread.context(1000, query="crates"),
     "search": lambda engine, thread: engine.search("crates", thread_ids=[thread.id]),
     "info": lambda _, thread: thread.info(),
-    "latest": lambda _, thread: thread.latest(3),
+    "latest": lambda _, thread: thread.replay.latest(3),
     "compact": lambda _, thread: thread.compact(),
     "settle": lambda engine, _: engine.settle(),
     "verify": lambda engine, _: engine.verify(),
-    "erase": lambda _, thread: thread.erase(seqs=[1]),
-    "delete": lambda _, thread: thread.delete(),
-    "finish_acts": lambda engine, _: engine.finish_acts(),
+    "erase": lambda _, thread: thread.admin.erase(seqs=[1]),
+    "delete": lambda _, thread: thread.admin.delete(),
+    "finish_acts": lambda engine, _: engine.admin.finish_acts(),
     "flush": lambda engine, _: engine.flush(),
     "preferences": lambda engine, _: engine.user("u").preferences.update("units", "metric"),
     "close": lambda engine, _: engine.close(),
@@ -60,7 +62,7 @@ async def test_a_call_from_another_loop_is_refused_at_once(tmp_path: Path, name:
             await asyncio.to_thread(soon, call())
         assert (repr(asyncio.get_running_loop()), True) == (refused.value.loop, refused.value.is_running)
         await asyncio.wait_for(thread.dispatch_all([UserMessage(content=f"crate {n}") for n in range(20)]), PATIENCE_S)
-        assert 21 == await thread.last_seq()
+        assert 21 == await handle_of(thread).last_seq()
 
 
 def left(path: Path, *, pending: bool) -> Engine:
@@ -113,7 +115,7 @@ def test_a_loop_that_was_closed_with_calls_under_way(tmp_path: Path) -> None:
             await engine.thread("t").dispatch(UserMessage(content="Next"))
         assert_nobody_writes(str(path))
         async with memory_engine.open(path) as again:
-            assert await again.thread("t").last_seq() in (1, 31)
+            assert await handle_of(again.thread("t")).last_seq() in (1, 31)
             assert [True] == [report.ok for report in await again.verify()]
 
     soon(go_on())
@@ -145,8 +147,9 @@ def test_a_transaction_that_outlives_its_loop(tmp_path: Path) -> None:
         engine = await memory_engine.open(tmp_path / "a.db")
         thread = await engine.create_thread("t")
         await thread.dispatch(UserMessage(content="Crates are green"))
-        assert isinstance(engine.store, SQLiteStore)
-        writing = asyncio.ensure_future(engine.store._writer.run(slow))
+        store = kernel_of(engine).store
+        assert isinstance(store, SQLiteStore)
+        writing = asyncio.ensure_future(store._writer.run(slow))
         await asyncio.to_thread(begun.wait)
         sending = asyncio.ensure_future(thread.dispatch(UserMessage(content="Lost, or not"), event_id="lost"))
         await asyncio.sleep(0)
@@ -160,7 +163,7 @@ def test_a_transaction_that_outlives_its_loop(tmp_path: Path) -> None:
         may_end.set()
         assert 2 == (await sending).seq
         assert ["Crates are green", "Lost, or not"] == [event.event.content async for event in thread.events()]  # type: ignore[union-attr]
-        assert (await thread.delete()).is_done
+        assert (await thread.admin.delete()).is_done
         await engine.close()
 
     engine = asyncio.run(begin())

@@ -30,7 +30,7 @@ PUBLIC: dict[str, Callable[[Engine, Thread], object]] = {
     "tool_cache": lambda _, thread: thread.tool_cache,
     "screen": lambda _, thread: thread.screen,
     "memory": lambda _, thread: thread.memory,
-    "flows": lambda _, thread: thread.flows,
+    "flows": lambda _, thread: thread.views.flows,
     "promotion": lambda _, thread: thread.promotion,
     "preferences": lambda engine, _: engine.user("u", tenant_id="acme").preferences,
     "playbooks": lambda engine, _: engine.user("u", tenant_id="acme").playbooks,

@@ -34,6 +34,7 @@ from memory_engine.llm.base import Message
 from memory_engine.llm.vectors import Vector
 from memory_engine.moved import OF_ENGINES, OF_THREADS
 from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.thread import handle_of
 from memory_engine.views.of_thread import Views
 from memory_engine.views.promotion.scorers import PromotionContext, Score
 from memory_engine.views.scratchpad.view import Snippet
@@ -163,9 +164,9 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         async with memory_engine.open(":memory:") as engine:
             thread = await engine.create_thread("other")
             await thread.dispatch(UserMessage(content="From elsewhere"))
-            await thread.export(folder / "exported.jsonl")
+            await thread.replay.export(folder / "exported.jsonl")
             (folder / "memories.json").write_text('[{"id": "1", "memory": "Likes tea"}]')
-            await engine.export_all(folder / "exported")
+            await engine.transfer.export_all(folder / "exported")
 
     asyncio.run(export())
     return folder
@@ -300,4 +301,4 @@ async def test_a_loop_that_never_answers(folder: Path, name: str) -> None:
         calling.join(PATIENCE_S)  # and with it this loop
         assert not calling.is_alive()
         assert isinstance(outcome[0], WrongEventLoop) or name in ANYWHERE
-        assert 6 == (await given.thread.last_seq()) - 1
+        assert 6 == (await handle_of(given.thread).last_seq()) - 1

@@ -44,12 +44,12 @@ def edit(folder: Path, old: str, new: str) -> None:
 async def test_all_threads_come_back_with_the_same_hashes(engine: Engine, tmp_path: Path) -> None:
     """Each verifies; a second import finds them all."""
     before = await filled(engine)
-    exported = await engine.export_all(tmp_path / "out")
+    exported = await engine.transfer.export_all(tmp_path / "out")
     assert (4, ()) == (exported.threads, exported.broken)
     assert [*(f"{n:06d}.jsonl.gz" for n in range(1, 5)), "manifest.json"] == names(tmp_path / "out")
     told: list[tuple[int, int]] = []
     async with memory_engine.open(":memory:") as other:
-        report = await other.import_all(
+        report = await other.transfer.import_all(
             tmp_path / "out", progress=lambda *done: told.append(done), scopes="as exported"
         )
         assert (4, exported.events, 0, {}) == (report.threads, report.added, report.known, report.failed)
@@ -58,25 +58,25 @@ async def test_all_threads_come_back_with_the_same_hashes(engine: Engine, tmp_pa
         assert [] == [one for one in await other.verify() if not one.ok]
         assert "Mia" == await other.user("u1").preferences.get("name")
         await other.thread("fork").dispatch(e.UserMessage(content="It goes on"))
-        again = await other.import_all(tmp_path / "out", scopes="as exported")
+        again = await other.transfer.import_all(tmp_path / "out", scopes="as exported")
         assert (0, 4, {}) == (again.added, again.known, again.failed)
 
 
 async def test_what_was_cut_off_is_done_again(engine: Engine, tmp_path: Path) -> None:
     """A file that is damaged or missing stops no other; once it is back, it is taken."""
     await filled(engine)
-    await engine.export_all(tmp_path / "out")
+    await engine.transfer.export_all(tmp_path / "out")
     first, second = tmp_path / "out" / "000001.jsonl.gz", tmp_path / "out" / "000002.jsonl.gz"
     whole = first.read_bytes()
     first.write_bytes(whole[:-9])
     second.rename(tmp_path / "away")
     async with memory_engine.open(":memory:") as other:
-        report = await other.import_all(tmp_path / "out", scopes="as exported")
+        report = await other.transfer.import_all(tmp_path / "out", scopes="as exported")
         assert {"a/talk: 1", "fork"} == set(report.failed)
         assert "digest" in report.failed["a/talk: 1"]
         first.write_bytes(whole)
         (tmp_path / "away").rename(second)
-        report = await other.import_all(tmp_path / "out", scopes="as exported")
+        report = await other.transfer.import_all(tmp_path / "out", scopes="as exported")
         assert (2, {}) == (report.known, report.failed)
         assert await heads(engine) == await heads(other)
 
@@ -84,10 +84,10 @@ async def test_what_was_cut_off_is_done_again(engine: Engine, tmp_path: Path) ->
 async def test_another_log_of_that_id_stays(engine: Engine, tmp_path: Path) -> None:
     """It is named, and the others are made."""
     await filled(engine)
-    await engine.export_all(tmp_path / "out")
+    await engine.transfer.export_all(tmp_path / "out")
     async with memory_engine.open(":memory:") as other:
         await (await other.create_thread("fork")).dispatch(e.UserMessage(content="Mine"))
-        report = await other.import_all(tmp_path / "out", scopes="as exported")
+        report = await other.transfer.import_all(tmp_path / "out", scopes="as exported")
         assert ["fork"] == list(report.failed)
         assert 4 == len(await other.threads())
         assert ["Mine"] == [chunk.text for chunk in (await other.thread("fork").state()).chunks()]
@@ -96,11 +96,11 @@ async def test_another_log_of_that_id_stays(engine: Engine, tmp_path: Path) -> N
 async def test_texts_are_taken_out_of_every_file(engine: Engine, tmp_path: Path) -> None:
     """A rule that no thread had anything for is named."""
     await filled(engine)
-    report = await engine.export_all(tmp_path / "out", redaction=Redaction(patterns=[SECRET, "never said"]))
+    report = await engine.transfer.export_all(tmp_path / "out", redaction=Redaction(patterns=[SECRET, "never said"]))
     assert 2 <= report.redacted
     assert 1 == len(report.idle_rules)
     async with memory_engine.open(":memory:") as other:
-        await other.import_all(tmp_path / "out", scopes="as exported")
+        await other.transfer.import_all(tmp_path / "out", scopes="as exported")
         for name in ("a/talk: 1", "fork"):
             assert SAID not in [chunk.text for chunk in (await other.thread(name).state()).chunks()]
 
@@ -109,17 +109,17 @@ async def test_only_a_whole_folder_is_taken(engine: Engine, tmp_path: Path) -> N
     """No list, a list of another format, one that points elsewhere; nothing is made."""
     await filled(engine)
     (tmp_path / "empty").mkdir()
-    await engine.export_all(tmp_path / "empty")
+    await engine.transfer.export_all(tmp_path / "empty")
     with pytest.raises(FileExistsError):
-        await engine.export_all(tmp_path / "empty")
+        await engine.transfer.export_all(tmp_path / "empty")
     async with memory_engine.open(":memory:") as other:
         for old, new in (("000001.jsonl.gz", "../000001.jsonl.gz"), ("engine-store", "engine-tale"), ("{", "[")):
             edit(tmp_path / "empty", old, new)
             with pytest.raises(ImportRefused):
-                await other.import_all(tmp_path / "empty", scopes="as exported")
+                await other.transfer.import_all(tmp_path / "empty", scopes="as exported")
             edit(tmp_path / "empty", new, old)
         with pytest.raises(ImportRefused):
-            await other.import_all(tmp_path, scopes="as exported")
+            await other.transfer.import_all(tmp_path, scopes="as exported")
         assert [] == await other.threads()
 
 

@@ -20,6 +20,7 @@ from memory_engine.storage.sqlite import SQLiteStore
 from memory_engine.storage.sqlite.connection import Connection
 from memory_engine.storage.sqlite.faults import Point
 from memory_engine.testing import Faults, FaultyStore, disk_error, disk_full
+from memory_engine.thread import handle_of
 from tests.cancelling import assert_nobody_writes
 from tests.patience import PATIENCE_S
 from tests.scripted_compactors import Scripted
@@ -51,7 +52,7 @@ async def test_a_disk_that_fails_costs_no_acknowledged_event(
         was_written = (point, when) == ("commit", "after")
         assert 1 + was_written == (await thread.info()).events
         assert 2 == (await thread.dispatch(UserMessage(content="unknown"), event_id="2")).seq
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_nobody_waits_for_the_end_of_a_pause_that_a_failed_disk_keeps(tmp_path: Path) -> None:
@@ -59,7 +60,7 @@ async def test_nobody_waits_for_the_end_of_a_pause_that_a_failed_disk_keeps(tmp_
     faults = Faults()
     async with memory_engine.open(await SQLiteStore.open(str(tmp_path / "m.db"), faults=faults)) as engine:
         paused, other = await engine.create_thread("t"), await engine.create_thread("u")
-        await paused.pause()
+        await paused.admin.pause()
         waits = asyncio.create_task(paused.dispatch(UserMessage(content="later")))
         await asyncio.sleep(0)
         faults.fail("commit", disk_full())
@@ -90,7 +91,7 @@ async def test_nobody_waits_for_the_end_of_a_pause_in_an_engine_that_closes(tmp_
     engine = await memory_engine.open(store)
     await (await engine.create_thread("t")).dispatch(UserMessage(content="kept"))
     fork, busy = await engine.thread("t").fork(1, thread_id="fork"), await engine.create_thread("u")
-    await fork.pause()
+    await fork.admin.pause()
     store.gate.clear()
     waits = asyncio.create_task(fork.dispatch(UserMessage(content="later"), event_id="1"))
     hold = store.hold()
@@ -110,8 +111,8 @@ async def test_nobody_waits_for_the_end_of_a_pause_in_an_engine_that_closes(tmp_
 WRITES: dict[str, Callable[[Engine], Awaitable[object]]] = {
     "an event": lambda engine: engine.thread("t").dispatch(UserMessage(content="more")),
     "a thread": lambda engine: engine.create_thread("u"),
-    "an erasure": lambda engine: engine.thread("t").erase(["1"]),
-    "a deletion": lambda engine: engine.thread("t").delete(),
+    "an erasure": lambda engine: engine.thread("t").admin.erase(["1"]),
+    "a deletion": lambda engine: engine.thread("t").admin.delete(),
 }
 
 
@@ -145,7 +146,7 @@ async def test_an_error_amid_a_query_holds_no_old_pages(tmp_path: Path) -> None:
         with pytest.raises(StorageRefused) as kept:
             await reader.run(interrupted)
         await reader.close()
-        assert (await thread.erase([receipt.event_id])).is_done
+        assert (await thread.admin.erase([receipt.event_id])).is_done
         assert "nowhere" in str(kept.value)
 
 
@@ -219,7 +220,7 @@ async def test_a_process_that_dies_at_any_point_leaves_a_whole_log(tmp_path: Pat
         async with memory_engine.open(path) as engine:
             is_written = path.endswith(("commit.after", "checkpoint.before", "checkpoint.after"))
             assert 1 + is_written == (await engine.thread("t").info()).events
-            assert (await engine.thread("t").verify()).ok
+            assert (await engine.thread("t").replay.verify()).ok
 
 
 def beside_the_store(folder: Path) -> list[str]:
@@ -238,10 +239,10 @@ async def test_a_backup_that_cannot_be_put_in_its_place_leaves_nothing(tmp_path:
             for error in (OSError(errno.EIO, "I/O error"), OSError(errno.ENOSPC, "No space left on device")):
                 faults.fail(point, error)
                 with pytest.raises(BackupFailed, match="copy"):
-                    await engine.backup(str(tmp_path / "copy"))
+                    await engine.admin.backup(str(tmp_path / "copy"))
                 assert [] == beside_the_store(tmp_path)
             assert 2 == (await thread.dispatch(UserMessage(content="more"))).seq
-            assert 2 == (await engine.backup(str(tmp_path / "copy"))).events
+            assert 2 == (await engine.admin.backup(str(tmp_path / "copy"))).events
         assert ["copy"] == beside_the_store(tmp_path)
 
 
@@ -253,9 +254,9 @@ async def test_a_backup_whose_outcome_is_lost_is_whole(tmp_path: Path) -> None:
         with faults.files():
             faults.fail("rename", OSError(errno.EIO, "I/O error"), when="after")
             with pytest.raises(BackupFailed):
-                await engine.backup(str(tmp_path / "copy"))
+                await engine.admin.backup(str(tmp_path / "copy"))
             with pytest.raises(FileExistsError):
-                await engine.backup(str(tmp_path / "copy"))
+                await engine.admin.backup(str(tmp_path / "copy"))
     async with memory_engine.open(str(tmp_path / "copy")) as engine:
         assert [True] == [report.ok for report in await engine.verify()]
 
@@ -267,16 +268,16 @@ async def test_an_export_that_cannot_be_put_in_its_place_leaves_the_old_one(tmp_
     async with memory_engine.open(str(tmp_path / "m.db")) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch(UserMessage(content="kept"))
-        await thread.export(old)
+        await thread.replay.export(old)
         before = old.read_bytes()
         await thread.dispatch(UserMessage(content="more"))
         with faults.files():
             for target, force in ((tmp_path / "new.jsonl", False), (old, True)):
                 faults.fail(point, OSError(errno.EIO, "I/O error"))
                 with pytest.raises(FileFailed, match="I/O error"):
-                    await export(thread, target, force=force)
+                    await export(handle_of(thread), target, force=force)
             assert (["old.jsonl"], before) == (beside_the_store(tmp_path), old.read_bytes())
-            await export(thread, old, force=True)
+            await export(handle_of(thread), old, force=True)
         assert before != old.read_bytes()
 
 
@@ -304,7 +305,7 @@ async def test_a_clock_that_jumps_loses_nothing(tmp_path: Path, by: timedelta) -
         assert list(range(1, len(seqs) + 1)) == seqs
         assert 2 <= len([one async for one in thread.events() if one.type == "compaction_completed"])
         assert 0 < len((await thread.search("which bike is blue")).hits)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_a_clock_that_jumps_on_and_back_deletes_nothing_early(tmp_path: Path) -> None:
@@ -318,9 +319,9 @@ async def test_a_clock_that_jumps_on_and_back_deletes_nothing_early(tmp_path: Pa
         await (await engine.create_thread("ahead")).dispatch(UserMessage(content="Hello"))
         faults.jump(-YEAR)
         await (await engine.create_thread("after")).dispatch(UserMessage(content="Hello"))
-        assert [()] == [tuple(one.threads) for one in (await engine.retain(rules)).rules]
+        assert [()] == [tuple(one.threads) for one in (await engine.admin.retain(rules)).rules]
         faults.jump(YEAR)
-        await engine.retain(rules)
+        await engine.admin.retain(rules)
         assert ["ahead"] == [info.id for info in await engine.threads()]
 
 
@@ -330,7 +331,7 @@ async def test_a_retention_on_a_schedule_does_not_wait_by_the_clock(tmp_path: Pa
     store = await SQLiteStore.open(str(tmp_path / "m.db"), faults=faults)
     async with memory_engine.open(store, clock=faults.clock()) as engine:
         faults.jump(-YEAR)
-        end = engine.retain_every(timedelta(microseconds=1), [RetentionRule(act="delete", older_than=YEAR)])
+        end = engine.admin.retain_every(timedelta(microseconds=1), [RetentionRule(act="delete", older_than=YEAR)])
         async with asyncio.timeout(PATIENCE_S):
             read = faults.reached["clock"]
             while faults.reached["clock"] < read + 3:  # noqa: ASYNC110 - another task reads it

@@ -34,7 +34,7 @@ async def test_what_is_no_export_is_refused_and_leaves_nothing(engine: Engine, t
     path = tmp_path / "memories.json"
     path.write_text(REFUSED[what])
     with pytest.raises(ImportRefused, match="nothing was imported"):
-        await engine.import_memories(path, user_id="ines")
+        await engine.transfer.import_memories(path, user_id="ines")
     assert not await engine.user("ines").exists()
 
 
@@ -42,13 +42,13 @@ async def test_a_refusal_names_the_keys_and_the_page(engine: Engine, tmp_path: P
     """And the system whose keys are nearest."""
     path = written(tmp_path, {"total": 2, "results": [], "street": "x"})
     with pytest.raises(ImportRefused) as refused:
-        await engine.import_memories(path, user_id="ines")
+        await engine.transfer.import_memories(path, user_id="ines")
     said = str(refused.value)
     assert all(word in said for word in ("total, results, street", "nearest is mem0", PAGE))
     with pytest.raises(ImportRefused, match="not a file of zep"):
-        await engine.import_memories(written(tmp_path, MEM0), user_id="ines", system="zep")
+        await engine.transfer.import_memories(written(tmp_path, MEM0), user_id="ines", system="zep")
     with pytest.raises(InvalidArgument):
-        await engine.import_memories(path, user_id="ines", system=cast("System", "zap"))
+        await engine.transfer.import_memories(path, user_id="ines", system=cast("System", "zap"))
 
 
 HOSTILE: Sequence[object] = [
@@ -80,7 +80,7 @@ async def test_bad_memories_are_counted_and_the_others_taken(engine: Engine, tmp
     text = json.dumps([{"id": "good", "memory": "good"}, *HOSTILE, *odd]).replace('"INFINITY"', "1e999")
     path = tmp_path / "memories.json"
     path.write_text(text)
-    report = await engine.import_memories(path, user_id="ines")
+    report = await engine.transfer.import_memories(path, user_id="ines")
     expected = {"good", *(str(one["memory"]) for one in odd)}
     assert expected == {content for _, content in await held(engine, "ines")}
     assert {
@@ -92,8 +92,8 @@ async def test_bad_memories_are_counted_and_the_others_taken(engine: Engine, tmp
         "values that are not objects": 2,
         "metadata that cannot be stored": 3,
     } == dict(report.left_out)
-    assert (await engine.user("ines").verify()).ok
-    assert 0 == (await engine.import_memories(path, user_id="ines")).added
+    assert (await engine.user("ines").replay.verify()).ok
+    assert 0 == (await engine.transfer.import_memories(path, user_id="ines")).added
 
 
 async def test_a_huge_file_is_refused_before_it_is_read(engine: Engine, tmp_path: Path) -> None:
@@ -101,21 +101,21 @@ async def test_a_huge_file_is_refused_before_it_is_read(engine: Engine, tmp_path
     path = written(tmp_path, MEM0)
     for few in (ReadingLimits(file_bytes=100), ReadingLimits(json_values=5)):
         with pytest.raises((ImportRefused, FileRefused), match=r"limit|bytes"):
-            await engine.import_memories(path, user_id="ines", limits=few)
+            await engine.transfer.import_memories(path, user_id="ines", limits=few)
     assert not await engine.user("ines").exists()
 
 
 async def test_a_bundle_reaches_no_file_outside(engine: Engine, tmp_path: Path) -> None:
     """By no name, and by no link."""
-    await engine.import_memories(written(tmp_path, MEM0), user_id="ines")
+    await engine.transfer.import_memories(written(tmp_path, MEM0), user_id="ines")
     for n, place in enumerate(("../secret.jsonl", "/etc/passwd", "items/../../secret.jsonl", "items/link.jsonl")):
         folder = tmp_path / f"{n}.mem"
-        await engine.export_memories(folder, user_id="ines")
+        await engine.transfer.export_memories(folder, user_id="ines")
         (tmp_path / "secret.jsonl").write_text('{"id": "x", "details": "outside"}\n')
         (folder / "items/link.jsonl").symlink_to(tmp_path / "secret.jsonl")
         manifest: dict[str, list[object]] = json.loads((folder / "manifest.json").read_text())
         manifest["files"].append({"path": place, "sha256": "0" * 64, "bytes": 1})
         (folder / "manifest.json").write_text(json.dumps(manifest))
         with pytest.raises(ImportRefused):
-            await engine.import_memories(folder, user_id="bo")
+            await engine.transfer.import_memories(folder, user_id="bo")
     assert not await engine.user("bo").exists()

@@ -9,8 +9,10 @@ import memory_engine
 from memory_engine import Engine, Thread, UserMessage
 from memory_engine.administration.proof import find_texts
 from memory_engine.core.bounded import UNPACKED_MAX
+from memory_engine.engine import kernel_of
 from memory_engine.errors import UnreadableContent
 from memory_engine.replay.export.redaction import Redaction
+from memory_engine.thread import handle_of
 from memory_engine.views.checkpoints.events import ChannelValue, CheckpointName, CheckpointSaved, ItemSpan
 from memory_engine.views.checkpoints.pieces import Packed, PiecePlace, to_bytes, to_text
 from memory_engine.views.checkpoints.view import Checkpoints
@@ -40,23 +42,23 @@ async def test_what_cannot_be_unpacked_is_named_and_the_log_stays_whole(tmp_path
     """Import, verify, context, search and export never unpack it; a proof is not ok, and says where it is."""
     path, place = tmp_path / "log.jsonl.gz", " of thread t, event 2, piece 0"
     async with memory_engine.open(str(tmp_path / "m.db")) as engine:
-        await (await holding(engine, piece)).export(path)
+        await (await holding(engine, piece)).replay.export(path)
     async with memory_engine.open(str(tmp_path / "n.db")) as engine:
-        await engine.import_log(path)
+        await engine.transfer.import_log(path)
         thread = engine.thread("t")
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
         assert SAID in str((await thread.context()).messages)
         assert (await thread.search("ferns")).hits
         with pytest.raises(UnreadableContent, match="event 2 of thread 't'"):
-            await Checkpoints(thread).read(CheckpointName("", "1"))
-        report = await thread.erase(seqs=[1])
-        for proof in (report.proof, await find_texts(engine.kernel, ["never said"])):
+            await Checkpoints(handle_of(thread)).read(CheckpointName("", "1"))
+        report = await thread.admin.erase(seqs=[1])
+        for proof in (report.proof, await find_texts(kernel_of(engine), ["never said"])):
             assert proof is not None
             assert (False, ()) == (proof.ok, proof.left)
             assert [True] == [place in one for one in proof.unread]
-        assert (await thread.verify()).ok
-        await thread.erase(seqs=[2])
-        assert (await find_texts(engine.kernel, ["never said"])).ok
+        assert (await thread.replay.verify()).ok
+        await thread.admin.erase(seqs=[2])
+        assert (await find_texts(kernel_of(engine), ["never said"])).ok
 
 
 async def test_a_redacted_export_leaves_out_what_it_cannot_read(engine: Engine, tmp_path: Path) -> None:
@@ -65,7 +67,7 @@ async def test_a_redacted_export_leaves_out_what_it_cannot_read(engine: Engine, 
     kinds = ((Redaction(), True), (Redaction(patterns=("ferns",)), False), (Redaction(seqs=(1,)), False))
     for n, (rules, is_kept) in enumerate(kinds):
         path = tmp_path / f"{n}.jsonl"
-        await thread.export(path, redaction=rules)
+        await thread.replay.export(path, redaction=rules)
         assert is_kept == (BOMB in path.read_text(encoding="utf-8"))
 
 
@@ -109,8 +111,8 @@ async def test_a_checkpoint_is_put_together_within_a_limit(
         CheckpointSaved(id="1", state=Packed("json", ("{}",)), values=tuple(values), items=items, pieces=(piece,) * 40)
     )
     with pytest.raises(UnreadableContent, match="more than"):
-        await Checkpoints(thread).read(CheckpointName("", "1"))
-    assert (await thread.verify()).ok
+        await Checkpoints(handle_of(thread)).read(CheckpointName("", "1"))
+    assert (await thread.replay.verify()).ok
 
 
 async def test_many_values_are_unpacked_within_a_limit(engine: Engine) -> None:
@@ -121,7 +123,7 @@ async def test_many_values_are_unpacked_within_a_limit(engine: Engine) -> None:
     await thread.dispatch(CheckpointSaved(id="1", state=Packed("json", ("{}",)), pieces=pieces))
     tracemalloc.start()
     try:
-        report = await thread.erase(seqs=[1])
+        report = await thread.admin.erase(seqs=[1])
         assert tracemalloc.get_traced_memory()[1] < 4 * UNPACKED_MAX
     finally:
         tracemalloc.stop()
@@ -132,17 +134,17 @@ async def test_many_values_are_unpacked_within_a_limit(engine: Engine) -> None:
 async def test_nothing_is_unpickled(engine: Engine) -> None:
     """Its bytes are searched and given back as they are; a form that nobody knows is named as unread."""
     thread = await holding(engine, to_text(PICKLE), "pickle")
-    saved = await Checkpoints(thread).read(CheckpointName("", "1"))
+    saved = await Checkpoints(handle_of(thread)).read(CheckpointName("", "1"))
     assert saved is not None
     assert ("pickle", PICKLE) == saved.values["x"]
-    proof = await find_texts(engine.kernel, ["raise SystemExit"])
+    proof = await find_texts(kernel_of(engine), ["raise SystemExit"])
     assert (["events.payload of thread t, event 2, piece 0: text 1"], ()) == ([*proof.left], proof.unread)
-    await thread.erase(seqs=[1])
+    await thread.admin.erase(seqs=[1])
 
 
 async def test_an_encrypted_value_is_named(engine: Engine) -> None:
     """Who has the key sees what a proof cannot."""
     await holding(engine, to_text(b"\x01" * 90), "msgpack+aes")
-    proof = await find_texts(engine.kernel, ["anything at all"])
+    proof = await find_texts(kernel_of(engine), ["anything at all"])
     assert not proof.ok
     assert "'msgpack+aes'" in proof.unread[0]

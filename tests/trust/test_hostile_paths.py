@@ -22,8 +22,8 @@ from tests.patience import PATIENCE_S
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
 Reader = Callable[[Engine, Path], Awaitable[object] | object]
 READERS: dict[str, Reader] = {
-    "a log": lambda engine, path: engine.import_log(path),
-    "memories": lambda engine, path: engine.import_memories(path, user_id="u"),
+    "a log": lambda engine, path: engine.transfer.import_log(path),
+    "memories": lambda engine, path: engine.transfer.import_memories(path, user_id="u"),
     "agent.md": lambda engine, path: engine.tenant("acme").agent_md.upload(path),
     "anchors": lambda _, path: read_anchors(path),
     "rules": lambda _, path: read_rules(path),
@@ -85,17 +85,17 @@ async def test_a_store_is_not_read_through_a_link_out_of_its_folder(engine: Engi
     """A list of threads that is one, and a log that is one."""
     await (await engine.create_thread("t")).dispatch(UserMessage(content="hello"))
     folder, moved = tmp_path / "out", tmp_path / "moved"
-    await engine.export_all(folder)
+    await engine.transfer.export_all(folder)
     (log,) = [path for path in folder.iterdir() if path.name != "manifest.json"]
     log.rename(moved)
     log.symlink_to(moved)
     async with memory_engine.open(":memory:") as other:
-        report = await other.import_all(folder)
+        report = await other.transfer.import_all(folder)
         assert "leads out of its folder" in str(report.failed["t"])
         (folder / "manifest.json").rename(tmp_path / "list")
         (folder / "manifest.json").symlink_to(tmp_path / "list")
         with pytest.raises(MemoryEngineError, match="leads out of its folder"):
-            await other.import_all(folder)
+            await other.transfer.import_all(folder)
 
 
 def test_logs_to_compare_are_those_of_the_folder(tmp_path: Path) -> None:

@@ -98,12 +98,12 @@ async def test_a_packed_log_that_unpacks_without_end_is_refused(tmp_path: Path) 
     async with memory_engine.open(":memory:") as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch(UserMessage(content="hello"))
-        await thread.export(tmp_path / "t.jsonl")
+        await thread.replay.export(tmp_path / "t.jsonl")
     head, rest = (tmp_path / "t.jsonl").read_bytes().split(b"\n", 1)
     (tmp_path / "t.jsonl.gz").write_bytes(gzip.compress(head + b"\n" + b" " * 68_000_000 + rest, 1))
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(errors.ImportRefused, match="unpacks to over 200 times its size"):
-            await engine.import_log(tmp_path / "t.jsonl.gz", scopes="as exported")
+            await engine.transfer.import_log(tmp_path / "t.jsonl.gz", scopes="as exported")
         assert [] == await engine.threads()
 
 

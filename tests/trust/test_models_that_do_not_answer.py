@@ -8,8 +8,10 @@ import pytest
 
 import memory_engine
 from memory_engine import AgentLifecycle, EngineConfig, UserMessage
+from memory_engine.engine import kernel_of
 from memory_engine.errors import ModelError
 from memory_engine.llm.vectors import Vector
+from memory_engine.recall.service import Recall
 from memory_engine.testing import HashEmbedder
 
 SOON = EngineConfig(search_model_timeout_s=0.02)
@@ -103,11 +105,11 @@ async def test_an_embedder_that_is_too_slow_for_a_batch_gets_smaller_ones() -> N
     async with memory_engine.open(":memory:", config=EngineConfig(search_model_timeout_s=0.5)) as engine:
         thread = await engine.create_thread()
         await thread.dispatch_all([UserMessage(content=f"Crate {n} is in hall {n}") for n in range(40)])
-        await thread.prepare_search()
-        engine.recall._models.embedder = embedder
+        await thread.admin.prepare_search()
+        kernel_of(engine)[Recall]._models.embedder = embedder
         with pytest.raises(ModelError, match="no answer within"):
-            await thread.prepare_search()
-        await thread.prepare_search()
+            await thread.admin.prepare_search()
+        await thread.admin.prepare_search()
         assert (40, 10, 40) == (*embedder.sizes[:2], sum(embedder.sizes[1:]))
         assert 0 == (await thread.search("crate")).waiting
 
@@ -144,7 +146,7 @@ async def test_a_user_that_nothing_was_dispatched_to_has_empty_views(tenant_id: 
         await user.preferences.applicable(query="weekly report")
         assert 0 == len(await user.search("weekly report"))
         thread = await engine.create_thread(user_id="u", tenant_id=tenant_id)
-        assert await thread.flows.prepare("report", "weekly report") is None
+        assert await thread.views.flows.prepare("report", "weekly report") is None
         async with AgentLifecycle(engine, thread, agent_id="analyst").run("Make the weekly report") as run:
             run.result = "done"
         await thread.context(query="weekly report", recall_from=[user])

@@ -29,8 +29,9 @@ TWICE = {  # what a second call says of the first, or of this log
 
 
 FILES = [
-    "Engine.backup", "Engine.copy_to", "Engine.dispatch", "Engine.export_all", "Engine.export_memories",
-    "Engine.import_all", "Engine.import_log", "Engine.import_memories", "Engine.search",
+    "Engine.admin.backup", "Engine.copy_to", "Engine.dispatch", "Engine.transfer.export_all",
+    "Engine.transfer.export_memories",
+    "Engine.transfer.import_all", "Engine.transfer.import_log", "Engine.transfer.import_memories", "Engine.search",
     "Thread.admin.delete", "Thread.admin.erase", "Thread.replay.export", "Thread.fork", "Thread.replay.rebuild",
 ]  # fmt: skip
 """What opens files and starts programs."""
@@ -85,16 +86,16 @@ async def test_a_full_disk_is_an_error_of_ours(tmp_path: Path) -> None:
         thread = await engine.create_thread("t")
         said = " ".join(sha256(str(n).encode()).hexdigest() for n in range(3_000))  # which no compression shortens much
         await thread.dispatch(UserMessage(content=said))
-        anchors = [await thread.anchor()] * 2_000
-        await thread.export(tmp_path / "first.jsonl")  # all that it needs is loaded now
-        await engine.export_all(tmp_path / "first")
+        anchors = [await thread.replay.anchor()] * 2_000
+        await thread.replay.export(tmp_path / "first.jsonl")  # all that it needs is loaded now
+        await engine.transfer.export_all(tmp_path / "first")
         before = names(tmp_path)
         usual = limited(resource.RLIMIT_FSIZE, 40_000)
         try:
             for export in (
-                lambda: thread.export(tmp_path / "t.jsonl"),
-                lambda: thread.export(tmp_path / "t.jsonl", redaction=Redaction(patterns=["table"])),
-                lambda: engine.export_all(tmp_path / "all"),
+                lambda: thread.replay.export(tmp_path / "t.jsonl"),
+                lambda: thread.replay.export(tmp_path / "t.jsonl", redaction=Redaction(patterns=["table"])),
+                lambda: engine.transfer.export_all(tmp_path / "all"),
             ):
                 with pytest.raises(errors.FileFailed) as raised:
                     await export()
@@ -106,19 +107,19 @@ async def test_a_full_disk_is_an_error_of_ours(tmp_path: Path) -> None:
         after = names(tmp_path) - before
         assert {"all", "anchors.jsonl"} >= after
         assert not list((tmp_path / "all").glob("*.jsonl*"))
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_a_file_that_cannot_be_read_is_an_error_of_ours(tmp_path: Path) -> None:
     """A folder in its place; a missing file says so itself."""
     async with memory_engine.open(":memory:") as engine:
-        for call in (lambda: engine.import_log(tmp_path), lambda: engine.import_all("/dev/null/all")):
+        for call in (lambda: engine.transfer.import_log(tmp_path), lambda: engine.transfer.import_all("/dev/null/all")):
             with pytest.raises((errors.FileRefused, errors.FileFailed)):
                 await call()
         with pytest.raises(errors.FileRefused):
             read_anchors(tmp_path)
         with pytest.raises(FileNotFoundError):
-            await engine.import_log(tmp_path / "nowhere.jsonl")
+            await engine.transfer.import_log(tmp_path / "nowhere.jsonl")
         (tmp_path / "deep.jsonl").write_text('{"thread_id":' + "[" * 100_000)
         with pytest.raises(errors.UnreadableAnchors):
             read_anchors(tmp_path / "deep.jsonl")
@@ -146,6 +147,6 @@ async def test_what_is_nested_too_deeply_is_an_error_of_ours(tmp_path: Path, rul
         await thread.dispatch(memory_engine.ToolResult(call_id="c", content=deep))
         if rules.patterns:
             with pytest.raises(errors.InvalidRedaction, match="nested too deeply"):
-                await thread.export(tmp_path / "t.jsonl", redaction=rules)
+                await thread.replay.export(tmp_path / "t.jsonl", redaction=rules)
             assert set() == names(tmp_path)
-        await thread.export(tmp_path / "t.jsonl", redaction=Redaction(types=["tool_result"]))
+        await thread.replay.export(tmp_path / "t.jsonl", redaction=Redaction(types=["tool_result"]))

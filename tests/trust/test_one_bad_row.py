@@ -101,7 +101,7 @@ async def test_a_damaged_record_is_told_and_mended_and_the_rest_works(path: str,
             assert (await engine.search("hello good")).hits[0].thread_id == "good"
             await engine.thread("good").dispatch(UserMessage(content="more"))
         for name in ("bad", "good"):
-            await engine.thread(name).rebuild()
+            await engine.thread(name).replay.rebuild()
         assert [True, True] == [report.ok for report in await engine.verify()]
         await engine.thread("bad").dispatch(UserMessage(content="again"))
         assert {"bad", "good"} == {hit.thread_id for hit in await engine.search("hello")}
@@ -116,7 +116,7 @@ async def test_a_mended_record_loses_nothing_that_could_be_read(path: str) -> No
         for _ in range(2):
             info = await engine.thread("bad").info()
             assert ({"channel": "0", "kept": "yes"}, before) == (info.metadata, info.policy)
-            await engine.thread("bad").rebuild()
+            await engine.thread("bad").replay.rebuild()
     assert [('{"channel":"0","kept":"yes"}',)] == asked(path, "SELECT metadata FROM threads WHERE id = 'bad'")
 
 
@@ -127,10 +127,10 @@ async def test_a_thread_with_a_damaged_record_can_be_deleted(path: str, damage: 
     tamper(path, "PRAGMA foreign_keys = OFF", damage)
     async with memory_engine.open(path) as engine:
         if "3 - tid" in damage:  # each is a fork of the other, until one is mended
-            await engine.thread("good").rebuild()
-        await engine.thread("bad").delete()
+            await engine.thread("good").replay.rebuild()
+        await engine.thread("bad").admin.delete()
         assert ["good"] == [info.id for info in await engine.threads()]
-        assert (await engine.thread("good").verify()).ok
+        assert (await engine.thread("good").replay.verify()).ok
 
 
 @pytest.mark.parametrize("marks", ["{", "[]", '{"session_started": null}', '{"a": 1.5}'])
@@ -142,7 +142,7 @@ async def test_marks_that_cannot_be_read_are_made_again(path: str, marks: str) -
     tamper(path, f"UPDATE heads SET marks = '{marks}' WHERE tid = 1")
     async with memory_engine.open(path) as engine:
         assert ["bad", "good"] == [info.id for info in await engine.threads()]
-        report = await engine.thread("bad").verify()
+        report = await engine.thread("bad").replay.verify()
         assert report.divergence is not None
         assert "marks cannot be read" in report.divergence.found
         assert 1 == len(await engine.thread("bad").scratchpad.read())
@@ -179,7 +179,7 @@ async def test_a_row_of_a_view_that_cannot_be_read_concerns_its_thread_alone(pat
         assert [("projection", False), (None, True)] == [
             (report.divergence and report.divergence.kind, report.ok) for report in reports
         ]
-        await engine.thread("bad").rebuild()
+        await engine.thread("bad").replay.rebuild()
         assert 2 == len(await engine.thread("bad").conversation.exchanges())
         assert [True, True] == [report.ok for report in await engine.verify()]
 
@@ -204,7 +204,7 @@ async def test_a_thread_whose_head_is_gone_does_not_vanish(tmp_path: Path) -> No
         assert [("lost", False), ("kept", True)] == [(one.thread_id, one.ok) for one in await engine.verify()]
         with pytest.raises(errors.IntegrityError, match="head"):
             await engine.thread("lost").dispatch(UserMessage(content="more"))
-        await engine.thread("lost").delete()
+        await engine.thread("lost").admin.delete()
         assert ["kept"] == [info.id for info in await engine.threads()]
         assert 2 == (await engine.thread("kept").dispatch(UserMessage(content="more"))).seq
 
@@ -229,7 +229,7 @@ async def test_numbers_of_a_damaged_head_are_shown_to_nobody(path: str, damage: 
             (report.thread_id, report.divergence and report.divergence.kind) for report in await engine.verify()
         ]
         await engine.thread("bad").dispatch(UserMessage(content="more"))
-        await engine.thread("bad").rebuild()
+        await engine.thread("bad").replay.rebuild()
         assert [(2, ()), (1, ())] == [(info.chunks, info.damaged) for info in await engine.threads()]
         assert bad.tokens < (await engine.stats()).tokens
 
@@ -260,8 +260,8 @@ async def test_a_text_that_is_not_utf8_takes_no_other_thread_along(path: str, co
         assert ((f"{column}: it is not a text of UTF-8",), ()) == (found.damaged, other.damaged)
         assert "b\\xe1d" == getattr(found, column)
         assert (found.id, 2) == ((await engine.thread(name).info()).id, (await engine.stats()).threads)
-        assert 2 == len(await engine.anchors())
-        assert 2 == (await engine.backup(path + ".backup")).threads
+        assert 2 == len(await engine.admin.anchors())
+        assert 2 == (await engine.admin.backup(path + ".backup")).threads
         reports = {report.thread_id: report.divergence for report in await engine.verify()}
         assert reports.pop("good") is None
         [divergence] = reports.values()
@@ -269,7 +269,7 @@ async def test_a_text_that_is_not_utf8_takes_no_other_thread_along(path: str, co
         assert ("record", (f"{column}: it is not a text of UTF-8",)) == (divergence.kind, divergence.difference)
         assert "good" in {hit.thread_id for hit in await engine.search("hello good", thread_ids=["good", name])}
         await engine.thread("good").dispatch(UserMessage(content="more"))
-        await engine.thread(name).rebuild()
+        await engine.thread(name).replay.rebuild()
         assert [True, True] == [report.ok for report in await engine.verify()]
         assert "b\\xe1d" == getattr((await engine.threads())[0], column)
         assert 2 == (await engine.thread(name).dispatch(UserMessage(content="again"))).seq
@@ -283,10 +283,10 @@ async def test_a_thread_with_a_text_that_is_not_utf8_can_be_deleted(path: str, c
     async with memory_engine.open(path) as engine:
         thread = engine.thread((await engine.threads())[0].id)
         assert ["Hello from bad"] == [placed.chunk.content for placed in (await thread.state()).placed()]
-        await thread.export(path + ".jsonl")
-        await thread.delete()
+        await thread.replay.export(path + ".jsonl")
+        await thread.admin.delete()
         assert ["good"] == [info.id for info in await engine.threads()]
-        assert (await engine.thread("good").verify()).ok
+        assert (await engine.thread("good").replay.verify()).ok
 
 
 async def test_an_id_with_a_backslash_is_not_a_damaged_one(path: str) -> None:
@@ -310,5 +310,5 @@ async def test_a_status_that_is_not_utf8_takes_no_other_thread_along(path: str) 
             (info.status, info.damaged == ()) for info in await engine.threads()
         ]
         assert [False, True] == [report.ok for report in await engine.verify()]
-        await engine.thread("bad").delete()
+        await engine.thread("bad").admin.delete()
         assert ["good"] == [info.id for info in await engine.threads()]

@@ -50,8 +50,8 @@ async def test_a_path_is_the_name_of_a_file(
         thread = await engine.open_thread("t")
         await thread.dispatch(UserMessage(content="Two chairs"))
         await thread.search("chairs")
-        await engine.backup(path + ".backup")
-        await thread.export(path + ".jsonl")
+        await engine.admin.backup(path + ".backup")
+        await thread.replay.export(path + ".jsonl")
         assert {name, f"{name}.lock", f"{name}.backup", f"{name}.jsonl"} <= files(tmp_path)
     await memory_engine.restore(path + ".backup", path + ".again")
     for made in (path, path + ".again"):
@@ -59,7 +59,7 @@ async def test_a_path_is_the_name_of_a_file(
             assert 1 == (await engine.thread("t").info()).events
     assert {} == (await schema_of(path).versions()).waiting
     async with memory_engine.open(":memory:") as engine:
-        assert 1 == (await engine.import_log(path + ".jsonl")).added
+        assert 1 == (await engine.transfer.import_log(path + ".jsonl")).added
     assert {name, *(f"{name}.{end}" for end in ("lock", "backup", "jsonl", "again"))} == files(tmp_path)
 
 
@@ -94,7 +94,7 @@ async def test_a_path_of_no_file_is_an_error_of_ours(
         await memory_engine.open(path, config=EngineConfig(read_only=read_only))
     with pytest.raises((errors.MemoryEngineError, FileExistsError)):
         async with memory_engine.open(":memory:") as engine:
-            await engine.backup(path)
+            await engine.admin.backup(path)
     with pytest.raises((errors.MemoryEngineError, FileExistsError)):
         await memory_engine.restore(path, tmp_path / "restored.db")
     assert before == sorted(os.listdir(tmp_path))  # noqa: PTH208 - the same

@@ -9,6 +9,7 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, UserMessage
+from memory_engine.engine import kernel_of
 from memory_engine.errors import IntegrityError
 from memory_engine.files.verify_file import verify_file
 from memory_engine.testing import HashEmbedder
@@ -37,7 +38,7 @@ async def made(path: str) -> str:
         receipts = await thread.dispatch_all([UserMessage(content=f"The word{n} of plants") for n in range(COUNT)])
         await thread.search("plants")
         await engine.settle()
-        await engine.store.passages.index_words("t")
+        await kernel_of(engine).store.passages.index_words("t")
         await (await engine.create_thread("other")).dispatch(UserMessage(content="Hello"))
     return receipts[2].event_id
 
@@ -113,7 +114,7 @@ async def test_an_id_of_two_events_is_found(path: str) -> None:
         "CREATE INDEX events_by_id ON events (id, tid)",
     )
     async with opened(path) as engine:
-        found = await engine.store.faults("t")
+        found = await kernel_of(engine).store.faults("t")
     assert {"ids": [f"event {event_id} is recorded 2 times, the last at seq 4"]} == found
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, RecordedEvent, UserMessage
+from memory_engine.engine import kernel_of
 from memory_engine.errors import MemoryEngineError
 from memory_engine.testing import HashEmbedder
 
@@ -62,11 +63,11 @@ async def every(events: AsyncIterator[RecordedEvent]) -> list[RecordedEvent]:
 def readings(engine: Engine) -> list[Callable[[], Awaitable[object]]]:
     """What can be read of the thread, and of the engine."""
     thread = engine.thread("t")
-    views = [lambda name=one.name: thread.view(name) for one in engine.kernel.projections]
+    views = [lambda name=one.name: thread.views.read(name) for one in kernel_of(engine).projections]
     return [
-        *(thread.info, thread.state, thread.context, lambda: every(thread.events()), lambda: thread.latest(3)),
-        *(lambda: thread.search("plants"), lambda: thread.at(3), thread.anchor, *views),
-        *(engine.threads, engine.stats, engine.anchors, engine.verify),
+        *(thread.info, thread.state, thread.context, lambda: every(thread.events()), lambda: thread.replay.latest(3)),
+        *(lambda: thread.search("plants"), lambda: thread.at(3), thread.replay.anchor, *views),
+        *(engine.threads, engine.stats, engine.admin.anchors, engine.verify),
     ]
 
 

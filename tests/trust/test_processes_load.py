@@ -11,6 +11,7 @@ import pytest
 
 import memory_engine
 from memory_engine import UserMessage
+from memory_engine.engine import kernel_of
 from memory_engine.recall import search
 from memory_engine.recall.question import Question
 from memory_engine.recall.ranking import Candidate, Ranked, Statistics, rank
@@ -38,7 +39,7 @@ async def test_a_dispatch_waits_for_one_other_piece_of_work(path: str) -> None:
         done: list[str] = []
 
         async def flush() -> None:
-            await engine.store.flush()
+            await kernel_of(engine).store.flush()
             done.append("flushed")
 
         flushing = [asyncio.ensure_future(flush()) for _ in range(20)]
@@ -61,7 +62,7 @@ async def test_the_write_ahead_log_is_emptied_once_it_has_grown(path: str) -> No
         while wal_bytes(path) > 16 * MIB:
             await thread.dispatch(UserMessage(content="Hello"))
             await asyncio.sleep(0.01)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_what_is_written_besides_events_counts_for_the_write_ahead_log(path: str) -> None:
@@ -69,13 +70,13 @@ async def test_what_is_written_besides_events_counts_for_the_write_ahead_log(pat
     async with memory_engine.open(path) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all([UserMessage(content=f"The bike {n} is as blue as {n * 7}.") for n in range(1_500)])
-        await thread.prepare_search()
+        await thread.admin.prepare_search()
         sizes = []
         for _ in range(12):
-            await thread.rebuild()
+            await thread.replay.rebuild()
             sizes.append(wal_bytes(path))
         assert max(sizes) < 3 * MIB
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_a_dispatch_goes_on_while_searches_take_turns(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from memory_engine.administration.proof import find_texts
 from memory_engine.core.records import NewEvent
 from memory_engine.core.spelling import SPELLINGS, Sought, unescaped
 from memory_engine.replay.export.redaction import Redaction
+from memory_engine.thread import handle_of
 from memory_engine.views.checkpoints.events import CheckpointName
 from memory_engine.views.checkpoints.packing import Form
 from memory_engine.views.checkpoints.pieces import strings, to_bytes
@@ -81,7 +82,7 @@ async def spoken(thread: Thread, name: str) -> None:
     call = ToolCall(id="c1", name="save", arguments=json.dumps({"who": name, "raw": json.dumps({"who": name})}))
     await thread.dispatch(e.LlmToolCall(calls=(call,)))
     await thread.dispatch(e.ToolResult(call_id="c1", content=json.dumps({"saved": name})))
-    checkpoints = Checkpoints(thread)
+    checkpoints = Checkpoints(handle_of(thread))
     values = {"notes": f"Somebody said: {long} That was all.", "guest": {"name": name, "tags": [name * 20]}}
     await save(checkpoints, values, [NewEvent(UserMessage(content=long))])
     await checkpoints.write(CheckpointName("", "0001"), "t1", "", [Write("x", 0, packed([name, long]))])
@@ -93,7 +94,7 @@ async def shown(thread: Thread) -> AsyncIterator[str]:
     for form in ("openai.chat", "openai.responses", "anthropic"):
         for one in leaves(msgspec.to_builtins(context.render(form))):
             yield one
-    checkpoints = Checkpoints(thread)
+    checkpoints = Checkpoints(handle_of(thread))
     saved = await checkpoints.read(CheckpointName("", "0001"))
     assert saved is not None
     for _, data in (*saved.values.values(), *(write.value for write in saved.writes)):
@@ -150,7 +151,7 @@ async def test_a_large_event_is_read_where_its_payload_is(tmp_path: Path) -> Non
     async with memory_engine.open(str(tmp_path / "m.db")) as engine:
         thread = await engine.create_thread("t")
         text = " ".join(f"{n * 7919 % 10_007:x}" for n in range(200_000))
-        await save(Checkpoints(thread), {"notes": f"{text} Ångström {text[::-1]}"})
+        await save(Checkpoints(handle_of(thread)), {"notes": f"{text} Ångström {text[::-1]}"})
         proof = await find_texts(engine.kernel, ["Ångström"])
         assert ["blobs.body of thread t, event 1, piece 0: text 1"] == list(proof.left)
 
@@ -171,10 +172,10 @@ async def noted(engine: Engine) -> Thread:
         {"content": f"You said: {SAID} Is that right?"},
         "weather",
     ]
-    await Checkpoints(thread).write(
+    await Checkpoints(handle_of(thread)).write(
         CheckpointName("", "1"), "t", "", [Write(f"c{n}", 0, packed(value)) for n, value in enumerate(quoting)]
     )
-    await save(Checkpoints(thread), {f"c{n}": value for n, value in enumerate(quoting)})
+    await save(Checkpoints(handle_of(thread)), {f"c{n}": value for n, value in enumerate(quoting)})
     return thread
 
 
@@ -182,7 +183,7 @@ async def test_erasing_takes_the_values_that_quote_a_message(tmp_path: Path) -> 
     """In any spelling. A message that quotes it is one of its own, as its event is: it stays, and the proof says so."""
     async with memory_engine.open(str(tmp_path / "m.db")) as engine:
         thread = await noted(engine)
-        report = await thread.erase(seqs=[1])
+        report = await thread.admin.erase(seqs=[1])
         left = [
             to_bytes(piece)
             async for one in thread.events()
@@ -195,21 +196,22 @@ async def test_erasing_takes_the_values_that_quote_a_message(tmp_path: Path) -> 
         held = [f"events.payload of thread t, event {n}, piece 3" for n in (2, 3)]
         assert held == list(report.proof.elsewhere_in)
         assert not (await find_texts(engine.kernel, ["DE-4412-Quillfeather"])).ok
-        await thread.erase(seqs=[2, 3])
+        await thread.admin.erase(seqs=[2, 3])
         assert (await find_texts(engine.kernel, ["DE-4412-Quillfeather"])).ok
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_the_proof_looks_for_what_was_packed(engine: Engine) -> None:
     """Texts of an erased checkpoint count as destroyed, and are found where another event still says them."""
     thread = await engine.create_thread("t")
     await save(
-        Checkpoints(thread), {"notes": "Ten boxes of Quillfeather ink stand in the cellar of the old town hall."}
+        Checkpoints(handle_of(thread)),
+        {"notes": "Ten boxes of Quillfeather ink stand in the cellar of the old town hall."},
     )
     await thread.dispatch(
         UserMessage(content="Ten boxes of Quillfeather ink stand in the cellar of the old town hall.")
     )
-    report = await thread.erase(seqs=[1])
+    report = await thread.admin.erase(seqs=[1])
     assert report.proof is not None
     assert ("events.payload of thread t, event 2",) == report.proof.elsewhere_in
 
@@ -237,10 +239,10 @@ async def test_a_pattern_takes_out_what_is_packed(engine: Engine, tmp_path: Path
     """Of an export no value may hold what a pattern matches; the rest stays."""
     await noted(engine)
     path = tmp_path / "less.jsonl"
-    await engine.thread("t").export(path, redaction=Redaction(patterns=(pattern,)))
+    await engine.thread("t").replay.export(path, redaction=Redaction(patterns=(pattern,)))
     async with memory_engine.open(":memory:") as other:
-        await other.import_log(path)
-        less = [*await other.thread("t").latest(9)]
+        await other.transfer.import_log(path)
+        less = [*await other.thread("t").replay.latest(9)]
         kept = [to_bytes(p) for one in less for p in getattr(one.event, "pieces", ()) if not p.startswith("[")]
         texts = [string.decode() for data in kept for _, string in strings(data)]
         assert not [text for text in texts if re.search(pattern, text)]
@@ -253,10 +255,10 @@ async def test_a_pattern_reaches_into_files_and_escaped_texts(engine: Engine, tm
     file = f"data:text/plain;base64,{base64.b64encode('Dear Zoë,'.encode()).decode()}"
     await thread.dispatch(UserMessage(content=(FilePart(url=file, media_type="text/plain"),)))
     await thread.dispatch(UserMessage(content='The tool gave: {"who": "Zo\\u00eb", "n": 1}'))
-    await thread.export(tmp_path / "less.jsonl", redaction=Redaction(patterns=("Zoë",)))
+    await thread.replay.export(tmp_path / "less.jsonl", redaction=Redaction(patterns=("Zoë",)))
     async with memory_engine.open(":memory:") as other:
-        await other.import_log(tmp_path / "less.jsonl")
-        first, second = [one.event for one in await other.thread("t").latest(2)]
+        await other.transfer.import_log(tmp_path / "less.jsonl")
+        first, second = [one.event for one in await other.thread("t").replay.latest(2)]
     assert isinstance(first, UserMessage)
     assert isinstance(second, UserMessage)
     assert "[redacted]" == first.content[0].url  # type: ignore[union-attr]

@@ -100,13 +100,13 @@ async def test_reading_makes_and_changes_no_file(tmp_path: Path) -> None:
     (tmp_path / "memory.db.lock").unlink()
     before = path.read_bytes()
     async with memory_engine.open(str(path), config=ONLY_READS) as engine:
-        assert (await engine.thread("t").verify()).ok
+        assert (await engine.thread("t").replay.verify()).ok
         with pytest.raises(errors.ReadOnly):
             await engine.thread("t").dispatch(UserMessage(content="more"))
         with pytest.raises(errors.ReadOnly):
             await engine.create_thread("u")
         with pytest.raises(errors.ReadOnly):
-            await engine.thread("t").delete()
+            await engine.thread("t").admin.delete()
     assert before == path.read_bytes()
     assert ["memory.db"] == os.listdir(tmp_path)  # noqa: PTH208 - its names
     assert not (tmp_path / "memory.db.lock").exists()

@@ -73,7 +73,7 @@ async def test_a_backup_with_another_key_writes_only_its_target(
     folder = await left(tmp_path, NEWEST, beside, monkeypatch, old)
     before = contents(folder)
     async with memory_engine.open(folder / "m.db", key=old, config=ONLY_READS) as engine:
-        backup = await engine.backup(tmp_path / "backup.db", key=new, plain=new is None)
+        backup = await engine.admin.backup(tmp_path / "backup.db", key=new, plain=new is None)
     restored = await memory_engine.restore(
         folder / "m.db", tmp_path / "restored.db", key=old, new_key=new, plain=new is None
     )
@@ -118,7 +118,7 @@ async def test_another_key_is_noticed(tmp_path: Path) -> None:
     async with memory_engine.open(path, key=RAW, config=ONLY_READS) as reader:
         assert ["first"] == await said(reader.thread("t"))
         async with memory_engine.open(path, key=RAW) as writer:
-            await writer.rekey(OTHER)
+            await writer.admin.rekey(OTHER)
         with pytest.raises(errors.WrongKey):
             await reader.threads()
     assert ["first"] == await read(path, OTHER)

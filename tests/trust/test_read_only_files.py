@@ -14,6 +14,7 @@ import pytest
 import memory_engine
 from memory_engine import EngineConfig, UserMessage, errors
 from memory_engine.storage.places import schema_of
+from memory_engine.thread import handle_of
 from tests.trust.older_files import NEWEST, closed, contents, left_behind, names, of_version, temporary, written
 
 __all__ = ["temporary"]  # a fixture
@@ -28,7 +29,7 @@ async def found(path: Path) -> dict[str, tuple[int, str]]:
         wrong = [report.divergence for report in await engine.verify() if report.divergence is not None]
         assert {"head"} >= {divergence.kind for divergence in wrong}  # schema 1 kept no marks in its heads
         assert 2 == len([one async for one in engine.thread("fork").events()][:2])
-        assert "concise" in str(await (await engine.thread("user:ann").at(1)).view("preferences"))
+        assert "concise" in str(await (await engine.thread("user:ann").at(1)).views.read("preferences"))
         assert "Two chairs, please." == (await engine.thread("t").search("chairs"))[0].text
         assert "Rather a table." == (await engine.thread("fork").search("table"))[0].text
         assert {"t", "fork"} == {hit.thread_id for hit in await engine.search("chairs oak table")}
@@ -146,7 +147,7 @@ async def test_beside_a_process_that_writes(tmp_path: Path, events: int) -> None
         before = contents(tmp_path)
         async with memory_engine.open(str(path), config=ONLY_READS) as reader:
             assert events == (await reader.thread("t").info()).events
-            assert (await reader.thread("t").verify()).ok
+            assert (await reader.thread("t").replay.verify()).ok
             assert before == contents(tmp_path)
             for more in range(1, 4):
                 one_more(child)
@@ -171,7 +172,7 @@ async def test_a_writer_that_comes_and_goes(tmp_path: Path) -> None:
                 assert count + 3 == (await reader.thread("t").info()).events
             count += 3
             assert count == (await reader.thread("t").info()).events
-        assert (await reader.thread("t").verify()).ok
+        assert (await reader.thread("t").replay.verify()).ok
 
 
 async def test_a_reader_is_in_no_writers_way(tmp_path: Path) -> None:
@@ -218,8 +219,8 @@ async def test_a_backup_writes_only_its_target(
     raw.close()
     before = contents(tmp_path / "left")
     async with memory_engine.open(str(tmp_path / "left" / "m.db"), config=ONLY_READS) as engine:
-        backup = await engine.backup(tmp_path / "backup.db")
-        exported = await engine.export_all(tmp_path / "all")
+        backup = await engine.admin.backup(tmp_path / "backup.db")
+        exported = await engine.transfer.export_all(tmp_path / "all")
     restored = await memory_engine.restore(tmp_path / "left" / "m.db", tmp_path / "restored.db")
     assert (3, 3, 3, ()) == (backup.threads, restored.threads, exported.threads, backup.broken)
     assert before == contents(tmp_path / "left")
@@ -256,6 +257,6 @@ asyncio.run(main())
     writer = await asyncio.create_subprocess_exec(sys.executable, "-c", writing, path)
     async with memory_engine.open(path, config=EngineConfig(read_only=True)) as reader:
         while writer.returncode is None:
-            assert await reader.thread("t").last_seq() >= 1
+            assert await handle_of(reader.thread("t")).last_seq() >= 1
             await asyncio.sleep(0.003)
-        assert 61 == await reader.thread("t").last_seq()
+        assert 61 == await handle_of(reader.thread("t")).last_seq()

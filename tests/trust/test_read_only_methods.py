@@ -12,12 +12,15 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, EngineConfig, LlmTextResponse, Thread, UserMessage, errors
+from memory_engine.administration.compactions import ThreadCompactions
+from memory_engine.administration.of_store import StoreAdmin, Transfer
 from memory_engine.administration.of_thread import Admin, Replay
 from memory_engine.compactors.embedded import EmbeddedCompactor
 from memory_engine.projections.outbox import OUTBOX
 from memory_engine.replay.what_if import Change
 from memory_engine.runtime.recording import Recording
 from memory_engine.views.conversation.view import Conversation
+from memory_engine.views.of_thread import Views
 from tests.patience import PATIENCE_S
 from tests.trust.older_files import contents
 
@@ -37,8 +40,8 @@ async def written(folder: Path) -> None:
         await thread.compact()
         await thread.context()
         await engine.settle()
-        await thread.export(folder / "t.jsonl")
-        await engine.export_all(folder / "all")
+        await thread.replay.export(folder / "t.jsonl")
+        await engine.transfer.export_all(folder / "all")
         (folder / "memories.json").write_text('[{"id": "1", "memory": "Likes tea"}]')
 
 
@@ -49,65 +52,74 @@ def given(folder: Path) -> dict[str, Given]:
         "Engine.agent": {"agent_id": "a"},
         "Engine.blocking_reason": {"thread_id": "t"},
         "Engine.is_blocked": {"thread_id": "t"},
-        "Engine.backup": {"path": made / "b.db"},
+        "Engine.admin.backup": {"path": made / "b.db"},
         "Engine.before_compaction": {"hook": lambda _thread, _upcoming: None},
-        "Engine.check_anchors": {"anchored": []},
+        "Engine.admin.check_anchors": {"anchored": []},
         "Engine.correlated": {"correlation_id": "c"},
         "Engine.dispatch": {"thread_id": "t", "event": EVENT},
         "Engine.dispatch_all": {"thread_id": "t", "events": [EVENT]},
-        "Engine.export_all": {"folder": made / "all"},
-        "Engine.export_memories": {"folder": made / "memories", "user_id": "u"},
-        "Engine.import_memories": {"path": folder / "memories.json", "user_id": "u"},
-        "Engine.import_all": {"folder": folder / "all"},
-        "Engine.import_log": {"path": folder / "t.jsonl"},
+        "Engine.transfer.export_all": {"folder": made / "all"},
+        "Engine.transfer.export_memories": {"folder": made / "memories", "user_id": "u"},
+        "Engine.transfer.import_memories": {"path": folder / "memories.json", "user_id": "u"},
+        "Engine.transfer.import_all": {"folder": folder / "all"},
+        "Engine.transfer.import_log": {"path": folder / "t.jsonl"},
         "Engine.industry": {"name": "retail"},
         "Engine.observe": {"observer": lambda _event: None},
         "Engine.open_thread": {"thread_id": "new"},
         "Engine.register_compactor": {"compactor": EmbeddedCompactor()},
-        "Engine.retain": {"rules": []},
-        "Engine.retain_every": {"every": timedelta(days=1), "rules": []},
+        "Engine.admin.retain": {"rules": []},
+        "Engine.admin.retain_every": {"every": timedelta(days=1), "rules": []},
         "Engine.search": {"query": "chairs"},
         "Engine.tenant": {"tenant_id": "acme"},
         "Engine.thread": {"thread_id": "t"},
         "Engine.user": {"user_id": "u"},
         "Thread.at": {"moment": 1},
         "Thread.replay.bisect": {"predicate": lambda past: past.seq > 3},
-        "Thread.check_present": {"what": "this"},
-        "Thread.chunk": {"chunk_id": "1.0"},
+        "Thread.replay.chunk": {"chunk_id": "1.0"},
         "Thread.replay.diff": {"a": 1},
         "Thread.dispatch": {"event": EVENT},
         "Thread.dispatch_all": {"events": [EVENT]},
         "Thread.admin.erase": {"seqs": [1]},
         "Thread.replay.export": {"path": made / "t.jsonl"},
         "Thread.forget": {"seqs": [1]},
-        "Thread.latest": {"limit": 2},
-        "Thread.measure": {"projection": OUTBOX},
-        "Thread.of": {"view": Conversation},
-        "Thread.offload": {"min_chars": 10, "keep_chars": 5},
-        "Thread.open": {"reference": "1.0"},
-        "Thread.originals": {"chunk_id": "1.0"},
+        "Thread.replay.latest": {"limit": 2},
+        "Thread.views.of": {"view": Conversation},
+        "Thread.compaction.offload": {"min_chars": 10, "keep_chars": 5},
+        "Thread.compaction.open": {"reference": "1.0"},
+        "Thread.compaction.originals": {"chunk_id": "1.0"},
         "Thread.pin": {"text": "Oak"},
         "Thread.record": {"messages": [{"role": "user", "content": "more"}]},
         "Thread.replay.rereduce": {"from_seq": 1},
         "Thread.rewind": {"moment": 1},
-        "Thread.row": {"projection": OUTBOX, "key": "k"},
-        "Thread.rows": {"projection": OUTBOX},
-        "Thread.rows_between": {"projection": OUTBOX},
+        "Thread.views.row": {"projection": OUTBOX, "key": "k"},
+        "Thread.views.rows": {"projection": OUTBOX},
+        "Thread.views.rows_between": {"projection": OUTBOX},
         "Thread.search": {"query": "chairs"},
         "Thread.replay.to_pytest": {"first": 1, "last": 2},
         "Thread.unpin": {"pin": 1},
-        "Thread.update": {"metadata": {"a": "b"}},
-        "Thread.upto": {"at": 1},
-        "Thread.view": {"projection": "conversation"},
+        "Thread.admin.update": {"metadata": {"a": "b"}},
+        "Thread.views.read": {"projection": "conversation"},
         "Thread.replay.what_if": {"change": Change()},
         "Thread.replay.why": {"what": "1.0"},
     }
 
 
+PLACES: dict[str, type] = {
+    "Engine": Engine,
+    "Engine.admin": StoreAdmin,
+    "Engine.transfer": Transfer,
+    "Thread": Thread,
+    "Thread.admin": Admin,
+    "Thread.compaction": ThreadCompactions,
+    "Thread.replay": Replay,
+    "Thread.views": Views,
+}
+
+
 def methods() -> list[str]:
     """Every public method of both, `Class.method`, those of a thread's groups with the group's name."""
     found = []
-    for place, kind in (("Engine", Engine), ("Thread", Thread), ("Thread.replay", Replay), ("Thread.admin", Admin)):
+    for place, kind in PLACES.items():
         names = [name for name in dir(kind) if not name.startswith("_")]
         found += [f"{place}.{name}" for name in names if callable(inspect.getattr_static(kind, name))]
     return sorted(found)
@@ -188,5 +200,5 @@ async def test_what_would_be_done_can_be_asked(tmp_path: Path) -> None:
     before = contents(tmp_path)
     async with memory_engine.open(str(tmp_path / "m.db"), config=ONLY_READS) as engine:
         with pytest.raises(errors.CannotRereduce, match="nothing differs"):
-            await engine.thread("t").rereduce(1, dry_run=True)
+            await engine.thread("t").replay.rereduce(1, dry_run=True)
     assert before == contents(tmp_path)

@@ -47,9 +47,9 @@ async def test_a_damaged_index_stops_no_thread_and_is_made_again(path: str, dama
         for thread in (bad, good):
             await thread.dispatch(UserMessage(content=f"new words of {thread.id}"))
         for thread in (bad, good):
-            await thread.rebuild()
+            await thread.replay.rebuild()
             assert {"new words of bad", "new words of good"} & {hit.text for hit in await thread.search("new words")}
-            assert (await thread.verify()).ok
+            assert (await thread.replay.verify()).ok
             await thread.dispatch(UserMessage(content="more"))
 
 
@@ -60,7 +60,7 @@ async def test_a_search_mends_an_index_that_stands_behind_its_rows(path: str) ->
     async with memory_engine.open(path) as engine:
         assert "79 words of bad" in {hit.text for hit in await engine.thread("bad").search("words 79", limit=3)}
         assert 81 == (await engine.thread("good").dispatch(UserMessage(content="more"))).seq
-        assert (await engine.thread("bad").verify()).ok
+        assert (await engine.thread("bad").replay.verify()).ok
 
 
 async def test_a_row_that_stands_in_the_way_of_one_thread_refuses_its_events_alone(path: str) -> None:
@@ -111,7 +111,7 @@ async def test_a_limit_that_is_no_number_is_refused(path: str, limit: object) ->
             with pytest.raises(errors.InvalidArgument, match="limit"):
                 await engine.correlated("c", limit=limit)  # type: ignore[arg-type]
             with pytest.raises(errors.InvalidArgument, match="limit"):
-                await thread.latest(limit)  # type: ignore[arg-type]
+                await thread.replay.latest(limit)  # type: ignore[arg-type]
             assert 1 == (await thread.dispatch(UserMessage(content="goes on"))).seq
 
 
@@ -157,7 +157,7 @@ async def test_a_thread_with_first_chunks_is_used_at_once(place: str) -> None:
         await asyncio.sleep(0)
         assert ["thread_seeded", "user_message"] == seen
         assert ["You are helpful", "Hello"] == [c.content for c in (await thread.state()).chunks()]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
         with pytest.raises(errors.ThreadExists):
             await engine.create_thread("t", initial_chunks=[FIRST])
         assert 3 == (await thread.dispatch(UserMessage(content="more"))).seq

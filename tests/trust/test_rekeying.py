@@ -39,13 +39,13 @@ async def test_a_store_goes_on_with_another_key(path: Path, old: bytes | None, n
     async with memory_engine.open(path, key=old) as engine:
         thread = engine.thread("t")
         head = (await thread.info()).head_hash
-        report = await engine.rekey(new, plain=new is None)
+        report = await engine.admin.rekey(new, plain=new is None)
         assert (1, 2, ()) == (report.threads, report.events, report.broken)
         assert head == (await thread.info()).head_hash
         await thread.dispatch(UserMessage(content="third"))
         assert [TEXT, "second", "third"] == await said(thread)
         assert await thread.search("passport")
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
     assert [TEXT, "second", "third"] == await read(path, new)
     if old != new:
         with pytest.raises(errors.StorageError):
@@ -78,13 +78,13 @@ async def test_writes_and_reads_wait_meanwhile_and_none_is_lost(path: Path) -> N
 
         work = [asyncio.create_task(one) for one in (write("a"), write("b"), look(), look())]
         for key in (OTHER, RAW, None, OTHER):
-            await engine.rekey(key, plain=key is None)
+            await engine.admin.rekey(key, plain=key is None)
         is_over = True
         counts = await asyncio.gather(*work)
         found = await said(thread)
         for name, count in zip("ab", counts, strict=False):
             assert [f"{name}{number}" for number in range(count)] == [text for text in found if text[0] == name]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
     assert found == await read(path, OTHER)
 
 
@@ -95,10 +95,10 @@ async def test_it_is_refused_while_another_process_has_the_file_open(path: Path)
         with running("hold", path, RAW):
             before = prints(path.parent)["m.db"]
             with pytest.raises(errors.StoreInUse, match="open elsewhere"):
-                await engine.rekey(OTHER)
+                await engine.admin.rekey(OTHER)
             assert before == prints(path.parent)["m.db"]
             await engine.thread("t").dispatch(UserMessage(content="still here"))
-        await engine.rekey(OTHER)
+        await engine.admin.rekey(OTHER)
     assert [TEXT, "still here"] == await read(path, OTHER)
 
 
@@ -113,9 +113,9 @@ async def test_it_is_refused_while_another_engine_has_the_file_open(
         async with memory_engine.open(path, key=old, config=EngineConfig(read_only=read_only)) as other:
             await said(other.thread("t"))
             with pytest.raises(errors.StoreInUse):
-                await engine.rekey(OTHER)
+                await engine.admin.rekey(OTHER)
             assert [TEXT] == await said(other.thread("t"))
-        await engine.rekey(OTHER)
+        await engine.admin.rekey(OTHER)
         assert [TEXT] == await said(engine.thread("t"))
 
 
@@ -133,7 +133,7 @@ async def test_what_fails_on_the_way_changes_nothing(
     async with memory_engine.open(path, key=old) as engine:
         monkeypatch.setattr(rekeying, step, fails)
         with pytest.raises(errors.StorageRefused, match="No space"):
-            await engine.rekey(OTHER)
+            await engine.admin.rekey(OTHER)
         monkeypatch.undo()
         await engine.thread("t").dispatch(UserMessage(content="after"))
     assert [TEXT, "after"] == await read(path, old)
@@ -144,14 +144,14 @@ async def test_a_key_or_plain_has_to_be_said(path: Path) -> None:
     """A store is not decrypted by an argument that was left out."""
     async with memory_engine.open(path, key=RAW) as engine:
         with pytest.raises(errors.InvalidArgument):
-            await engine.rekey()
+            await engine.admin.rekey()
         with pytest.raises(errors.InvalidArgument):
-            await engine.rekey(OTHER, plain=True)
+            await engine.admin.rekey(OTHER, plain=True)
         with pytest.raises(errors.InvalidKey):
-            await engine.rekey(b"short")
+            await engine.admin.rekey(b"short")
     async with memory_engine.open(path, key=RAW, config=EngineConfig(read_only=True)) as engine:
         with pytest.raises(errors.ReadOnly):
-            await engine.rekey(OTHER)
+            await engine.admin.rekey(OTHER)
 
 
 async def test_a_process_that_still_waits_with_the_old_key_writes_to_no_file_without_a_name(
@@ -184,7 +184,7 @@ async def test_what_a_killed_one_left_is_removed(path: Path) -> None:
     async with memory_engine.open(path, key=RAW) as engine:
         assert [False] * 3 == [file.exists() for file in left]
         left[0].write_text(TEXT)
-        await engine.rekey(OTHER)
+        await engine.admin.rekey(OTHER)
     assert [False] * 3 + [True] * 3 == [file.exists() for file in left + kept]
 
 
@@ -198,7 +198,7 @@ def test_the_new_file_has_the_rights_and_the_place_of_the_old_one(path: Path) ->
 
     async def rekeyed() -> None:
         async with memory_engine.open(link) as engine:
-            await engine.rekey(RAW)
+            await engine.admin.rekey(RAW)
             await engine.thread("t").dispatch(UserMessage(content="after"))
 
     asyncio.run(rekeyed())

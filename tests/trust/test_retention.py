@@ -13,6 +13,7 @@ import memory_engine
 from memory_engine import Engine, RetentionRule
 from memory_engine import events as e
 from memory_engine.administration.retention import read_rules
+from memory_engine.engine import kernel_of
 from memory_engine.errors import InvalidRetention, LegalHold
 from memory_engine.store.acts import Act
 from memory_engine.testing.fakes import ManualClock
@@ -44,7 +45,7 @@ async def engine(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Engine]:
 
 async def done_by(engine: Engine) -> dict[str, Any]:
     """What the one retention of a test did, by its first rule."""
-    (act,) = [one for one in await engine.acts() if one.kind == "retention"]
+    (act,) = [one for one in await engine.admin.acts() if one.kind == "retention"]
     done: dict[str, Any] = json.loads(act.outcome)[0]
     return done
 
@@ -52,27 +53,27 @@ async def done_by(engine: Engine) -> dict[str, Any]:
 async def test_threads_that_nobody_used_are_deleted(engine: Engine) -> None:
     """A dry run says so first; the act says what was done, and by which other act."""
     rule = RetentionRule(act="delete", older_than=OLD, name="old chats")
-    looked = await engine.retain([rule], dry_run=True)
-    assert ({"old": 0}, "", ()) == (looked.rules[0].threads, looked.act, tuple(await engine.acts()))
-    report = await engine.retain([rule], by="nightly")
+    looked = await engine.admin.retain([rule], dry_run=True)
+    assert ({"old": 0}, "", ()) == (looked.rules[0].threads, looked.act, tuple(await engine.admin.acts()))
+    report = await engine.admin.retain([rule], by="nightly")
     assert {"used", "new"} == {info.id for info in await engine.threads()}
-    deletion, act = sorted(await engine.acts(), key=lambda one: one.kind)
+    deletion, act = sorted(await engine.admin.acts(), key=lambda one: one.kind)
     assert (report.rules[0].acts, report.act) == ((deletion.id,), act.id)
     assert ("delete", "nightly", "retention: old chats") == (deletion.kind, deletion.by, deletion.reason)
     assert ("retention", "nightly", ["old"]) == (act.kind, act.by, list(json.loads(act.outcome)[0]["threads"]))
-    assert "" == (await engine.retain([rule])).act
-    assert 2 == len(await engine.acts())
+    assert "" == (await engine.admin.retain([rule])).act
+    assert 2 == len(await engine.admin.acts())
 
 
 async def test_old_events_are_erased_once(engine: Engine, tmp_path: Path) -> None:
     """What was said, not the instructions; of both threads in one act; the second run finds nothing."""
     rule = RetentionRule(act="erase", older_than=OLD, tenant_id="acme")
-    report = await engine.retain([rule])
+    report = await engine.admin.retain([rule])
     assert ({"old": 1, "used": 1}, 1) == (report.rules[0].threads, len(report.rules[0].acts))
     assert not held(tmp_path / "m.db", f"{SAID} old")
     texts = [chunk.text for chunk in (await engine.thread("used").state()).chunks()]
     assert ["Be brief", "Still here"] == texts
-    assert {} == (await engine.retain([rule])).rules[0].threads
+    assert {} == (await engine.admin.retain([rule])).rules[0].threads
     assert [] == [one for one in await engine.verify() if not one.ok]
 
 
@@ -80,17 +81,17 @@ async def test_an_erasing_is_not_a_use(engine: Engine) -> None:
     """A thread whose events were erased is as old as before."""
     erase = RetentionRule(act="erase", older_than=OLD)
     delete = RetentionRule(act="delete", older_than=OLD)
-    report = await engine.retain([erase, delete])
+    report = await engine.admin.retain([erase, delete])
     assert {"old": 0} == report.rules[1].threads
 
 
 async def test_events_of_given_types_are_forgotten(engine: Engine) -> None:
     """Forgetting hides them; a second run finds nothing, archived threads are passed over."""
-    await engine.thread("used").archive()
+    await engine.thread("used").admin.archive()
     rule = RetentionRule(act="forget", older_than=OLD, types=("user_message",))
-    assert {"old": 1} == (await engine.retain([rule])).rules[0].threads
+    assert {"old": 1} == (await engine.admin.retain([rule])).rules[0].threads
     assert ["Be brief"] == [chunk.text for chunk in (await engine.thread("old").state()).chunks()]
-    assert {} == (await engine.retain([rule])).rules[0].threads
+    assert {} == (await engine.admin.retain([rule])).rules[0].threads
 
 
 async def test_rows_of_a_view_are_erased_by_their_events(engine: Engine, clock: ManualClock, tmp_path: Path) -> None:
@@ -100,7 +101,7 @@ async def test_rows_of_a_view_are_erased_by_their_events(engine: Engine, clock: 
     clock.advance(40 * DAY)
     await user.preferences.update("tone", "brief")
     rule = RetentionRule(act="erase", older_than=OLD, kind="user", view="preferences")
-    assert {user.id: 1} == (await engine.retain([rule])).rules[0].threads
+    assert {user.id: 1} == (await engine.admin.retain([rule])).rules[0].threads
     assert not held(tmp_path / "m.db", "Osterfeldt-oldest")
     assert ["tone"] == list(await user.preferences.all())
 
@@ -108,9 +109,9 @@ async def test_rows_of_a_view_are_erased_by_their_events(engine: Engine, clock: 
 async def test_threads_are_archived(engine: Engine) -> None:
     """Once."""
     rule = RetentionRule(act="archive", older_than=OLD)
-    assert {"old": 0} == (await engine.retain([rule])).rules[0].threads
+    assert {"old": 0} == (await engine.admin.retain([rule])).rules[0].threads
     assert "archived" == (await engine.thread("old").info()).status
-    assert {} == (await engine.retain([rule])).rules[0].threads
+    assert {} == (await engine.admin.retain([rule])).rules[0].threads
 
 
 async def test_a_fork_in_use_keeps_its_origin(engine: Engine) -> None:
@@ -118,7 +119,7 @@ async def test_a_fork_in_use_keeps_its_origin(engine: Engine) -> None:
     fork = await engine.thread("old").fork(thread_id="fork")
     await fork.dispatch(e.UserMessage(content="I go on"))
     rule = RetentionRule(act="delete", older_than=OLD)
-    outcome = (await engine.retain([rule])).rules[0]
+    outcome = (await engine.admin.retain([rule])).rules[0]
     assert ({}, {"old": "shares its past with fork"}) == (outcome.threads, outcome.kept)
 
 
@@ -127,12 +128,12 @@ async def test_a_hold_wins(engine: Engine, act: str) -> None:
     """All that is not held is done; then the error names the hold."""
     other = await engine.thread("old").fork(at=0, thread_id="free")
     await other.dispatch(e.UserMessage(content="Free to go"), event_id="free-1")
-    hold = await engine.thread("old").hold(reason="case 12")
+    hold = await engine.thread("old").admin.hold(reason="case 12")
     rule = RetentionRule(act=act, older_than=timedelta(seconds=1))  # type: ignore[arg-type]
     engine.kernel.clock.advance(10)  # type: ignore[attr-defined]
-    assert ["old"] == list((await engine.retain([rule], dry_run=True)).rules[0].kept)
+    assert ["old"] == list((await engine.admin.retain([rule], dry_run=True)).rules[0].kept)
     with pytest.raises(LegalHold) as raised:
-        await engine.retain([rule])
+        await engine.admin.retain([rule])
     assert ("old", hold.id) == (raised.value.thread_id, raised.value.hold)
     assert SAID in [chunk.text.removesuffix(" old") for chunk in (await engine.thread("old").state()).chunks()]
     done = await done_by(engine)
@@ -142,9 +143,9 @@ async def test_a_hold_wins(engine: Engine, act: str) -> None:
 async def test_a_held_thread_that_an_act_would_reach_keeps_its_reason_alone(engine: Engine) -> None:
     """A held fork shares the event: that thread is left, the others go on."""
     fork = await engine.thread("old").fork(thread_id="fork")
-    await fork.hold()
+    await fork.admin.hold()
     with pytest.raises(LegalHold):
-        await engine.retain([RetentionRule(act="erase", older_than=OLD)])
+        await engine.admin.retain([RetentionRule(act="erase", older_than=OLD)])
     done = await done_by(engine)
     assert (["used"], ["old"]) == (list(done["threads"]), list(done["kept"]))
 
@@ -152,15 +153,15 @@ async def test_a_held_thread_that_an_act_would_reach_keeps_its_reason_alone(engi
 async def test_an_open_engine_retains_by_itself(engine: Engine) -> None:
     """Now, and again after each interval, until it is ended or the engine closes."""
     done = asyncio.Event()
-    put = engine.store.put_act
+    put = kernel_of(engine).store.put_act
 
     async def seen(act: Act) -> None:
         await put(act)
         if act.kind == "retention":
             done.set()
 
-    engine.store.put_act = seen  # type: ignore[method-assign]
-    end = engine.retain_every(timedelta(hours=1), [RetentionRule(act="delete", older_than=OLD)])
+    kernel_of(engine).store.put_act = seen  # type: ignore[method-assign]
+    end = engine.admin.retain_every(timedelta(hours=1), [RetentionRule(act="delete", older_than=OLD)])
     await done.wait()
     end()
     assert {"used", "new"} == {info.id for info in await engine.threads()}
@@ -207,7 +208,7 @@ async def test_what_is_not_there_is_said_before_anything_happens(engine: Engine,
     """A misspelt type or view would keep what was meant to go."""
     rules = [RetentionRule(act="delete", older_than=OLD), RetentionRule(act="erase", older_than=OLD, **rule)]  # type: ignore[arg-type]
     with pytest.raises(InvalidRetention):
-        await engine.retain(rules)
+        await engine.admin.retain(rules)
     assert 3 == len(await engine.threads())
 
 

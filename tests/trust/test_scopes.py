@@ -102,7 +102,7 @@ async def test_a_thread_that_got_another_owner_elsewhere_is_refused_at_once(back
     async with memory_engine.open(place) as here, memory_engine.open(place) as there:
         ann, bob = (OwnedThreads(engine=here, user_id=user) for user in ("ann", "bob"))
         await (await ann.open("t")).dispatch(UserMessage(content="Mine."))
-        await there.thread("t").delete()
+        await there.thread("t").admin.delete()
         await there.create_thread("t", user_id="bob")
         with pytest.raises(errors.ThreadDiffers):
             await ann.find("t")

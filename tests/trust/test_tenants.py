@@ -8,6 +8,7 @@ import pytest
 import memory_engine
 from memory_engine import Engine, UserMessage, correlated, errors
 from memory_engine.core.threads import DELETED, Head, ThreadRecord
+from memory_engine.engine import kernel_of
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.store.protocol import ThreadFilter
 
@@ -54,12 +55,12 @@ async def test_the_id_of_a_scope_cannot_be_taken(engine: Engine, name: str, tmp_
     """By a thread made by hand, a fork or an import: a user would find a stranger's words in the own memory."""
     thread = await engine.create_thread("t")
     await thread.dispatch(UserMessage(content="hello"))
-    await thread.export(tmp_path / "t.jsonl")
+    await thread.replay.export(tmp_path / "t.jsonl")
     for take in (
         lambda: engine.create_thread(name),
         lambda: engine.create_thread(name, kind="user", user_id="u1"),
         lambda: thread.fork(1, thread_id=name),
-        lambda: engine.import_log(tmp_path / "t.jsonl", thread_id=name, scopes="as exported"),
+        lambda: engine.transfer.import_log(tmp_path / "t.jsonl", thread_id=name, scopes="as exported"),
     ):
         with pytest.raises(errors.InvalidIdentifier, match="take another"):
             await take()
@@ -77,14 +78,14 @@ async def test_a_scope_can_be_imported_as_itself(tmp_path: Path) -> None:
     async with memory_engine.open(":memory:") as one:
         for scope in (one.user("u1", tenant_id="a b/c"), one.tenant("acme"), one.agent("x")):
             await scope.dispatch(UserMessage(content="hello"))
-            await scope.export(tmp_path / f"{scope.kind}.jsonl")
+            await scope.replay.export(tmp_path / f"{scope.kind}.jsonl")
     async with memory_engine.open(":memory:") as other:
         for kind in ("user", "tenant", "agent"):
-            await other.import_log(tmp_path / f"{kind}.jsonl", scopes="as exported")
+            await other.transfer.import_log(tmp_path / f"{kind}.jsonl", scopes="as exported")
         await other.user("u1", tenant_id="a b/c").dispatch(UserMessage(content="again"))
         assert 2 == (await other.user("u1", tenant_id="a b/c").info()).events
         with pytest.raises(errors.InvalidIdentifier):
-            await other.import_log(tmp_path / "user.jsonl", thread_id="user:u2", scopes="as exported")
+            await other.transfer.import_log(tmp_path / "user.jsonl", thread_id="user:u2", scopes="as exported")
 
 
 # coming back
@@ -101,8 +102,8 @@ async def test_a_deleted_user_can_come_back(engine: Engine) -> None:
         assert [f"the {round_} time"] == [
             one.event.content async for one in user.events() if isinstance(one.event, UserMessage)
         ]
-        assert (await user.verify()).ok
-        await user.delete()
+        assert (await user.replay.verify()).ok
+        await user.admin.delete()
         assert [] == await engine.threads()
         assert not await user.exists()
 
@@ -111,18 +112,18 @@ async def test_a_deleted_conversation_stays_deleted(engine: Engine) -> None:
     """Whoever makes another of its id finds nothing of the first in it."""
     thread = await engine.create_thread("t")
     await thread.dispatch(UserMessage(content="hello"))
-    await thread.delete()
+    await thread.admin.delete()
     with pytest.raises(errors.ThreadNotFound):
         await engine.thread("t").dispatch(UserMessage(content="again"))
     again = await engine.create_thread("t")
-    assert (0, [], []) == ((await again.info()).events, (await again.context()).messages, await again.latest(9))
+    assert (0, [], []) == ((await again.info()).events, (await again.context()).messages, await again.replay.latest(9))
 
 
 async def test_an_event_of_a_deleted_user_is_new_again(engine: Engine) -> None:
     """Its id was of another log."""
     user = engine.user("u1")
     await user.dispatch(UserMessage(content="secret"), event_id="e1")
-    await user.delete()
+    await user.admin.delete()
     await user.dispatch(UserMessage(content="other"), event_id="e1")
     assert ["other"] == [one.event.content async for one in user.events() if isinstance(one.event, UserMessage)]
 
@@ -137,7 +138,7 @@ async def test_another_process_sees_that_a_user_came_back(tmp_path: Path) -> Non
                 await other.user("u1").dispatch(UserMessage(content=f"old {n}"))
             await other.user("u1").preferences.update("tone", "old")
             assert before + 1 == (await one.user("u1").state()).seq
-            await one.user("u1").delete()
+            await one.user("u1").admin.delete()
             for n in range(after):
                 await one.user("u1").dispatch(UserMessage(content=f"new {n}"))
             await other.user("u1").dispatch(UserMessage(content="newest"))
@@ -145,18 +146,18 @@ async def test_another_process_sees_that_a_user_came_back(tmp_path: Path) -> Non
             for engine in (one, other):
                 texts = [chunk.content for chunk in (await engine.user("u1").state()).chunks()]
                 assert [*(f"new {n}" for n in range(after)), "newest"] == texts
-            assert (await other.user("u1").verify()).ok
-            await one.user("u1").delete()
+            assert (await other.user("u1").replay.verify()).ok
+            await one.user("u1").admin.delete()
 
 
 async def test_a_user_deleted_by_yesterdays_version_can_come_back(engine: Engine) -> None:
     """Its file holds the id of the deleted thread still; a deleted thread's other names are gone."""
     await engine.user("u1").dispatch(UserMessage(content="hello"))
-    await engine.store.delete("user:u1")
+    await kernel_of(engine).store.delete("user:u1")
     record = ThreadRecord(id="user:u1", kind="user", user_id="u1")
-    await engine.store.create(record, Head(), ())
+    await kernel_of(engine).store.create(record, Head(), ())
     with pytest.raises(errors.ThreadExists):
-        await engine.store.create(record, Head(), ())
-    found = await engine.store.threads(ThreadFilter())
+        await kernel_of(engine).store.create(record, Head(), ())
+    found = await kernel_of(engine).store.threads(ThreadFilter())
     assert [("user:u1", 0)] == [(one.id, head.seq) for one, head in found]
     assert DELETED not in [head.status for _, head in found]

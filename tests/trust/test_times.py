@@ -90,10 +90,10 @@ async def test_a_file_with_facts_that_could_not_be_read_back_is_refused(
     """An import checks them as `create_thread` does."""
     thread = await engine.create_thread("t")
     await thread.dispatch(UserMessage(content="x"))
-    await thread.export(tmp_path / "log.jsonl.gz")
+    await thread.replay.export(tmp_path / "log.jsonl.gz")
     path = log_with(tmp_path, tmp_path / "log.jsonl.gz", id="copy", **changed)
     with pytest.raises(errors.ImportRefused):
-        await engine.import_log(path, scopes="as exported")
+        await engine.transfer.import_log(path, scopes="as exported")
     assert ["t"] == [info.id for info in await engine.threads()]
 
 

@@ -20,7 +20,7 @@ async def file(tmp_path: Path) -> Path:
     async with memory_engine.open(":memory:") as engine:
         thread = await engine.create_thread("talk")
         await thread.dispatch(UserMessage(content="Two chairs, please."))
-        await thread.export(tmp_path / "talk.jsonl")
+        await thread.replay.export(tmp_path / "talk.jsonl")
     return tmp_path / "talk.jsonl"
 
 
@@ -59,7 +59,7 @@ async def test_a_claim_needs_the_argument_that_allows_it(file: Path, name: str) 
     claimed = spoilt(file, claiming(**says))
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(errors.ScopeNotAllowed) as refused:
-            await engine.import_log(claimed)
+            await engine.transfer.import_log(claimed)
         claims = {field: (said, may) for field, said, may in refused.value.claims}
         assert {field for field in says if field != "id"} == set(claims)
         for field, value in says.items():
@@ -67,19 +67,19 @@ async def test_a_claim_needs_the_argument_that_allows_it(file: Path, name: str) 
         for argument in allows:
             assert f"{argument}=" in str(refused.value)
         assert [] == await engine.threads()
-        report = await engine.import_log(claimed, **allows)  # type: ignore[arg-type]
+        report = await engine.transfer.import_log(claimed, **allows)  # type: ignore[arg-type]
         info = await engine.thread(report.thread_id).info()
         assert says == {field: getattr(info, field) for field in says}
-        await engine.import_log(claimed, scopes="as exported")
+        await engine.transfer.import_log(claimed, scopes="as exported")
 
 
 async def test_a_file_of_nobody_is_not_somebodys(file: Path) -> None:
     """The arguments say exactly whose thread it is: a file of another's, or of nobody's, is refused."""
     async with memory_engine.open(":memory:") as engine:
-        assert 1 == (await engine.import_log(file)).added
+        assert 1 == (await engine.transfer.import_log(file)).added
         for allows in ({"tenant_id": "acme"}, {"user_id": "ann"}, {"kinds": ["user"]}):
             with pytest.raises(errors.ScopeNotAllowed):
-                await engine.import_log(file, thread_id="other", **allows)
+                await engine.transfer.import_log(file, thread_id="other", **allows)
         assert ["talk"] == [info.id for info in await engine.threads()]
 
 
@@ -88,16 +88,16 @@ async def test_nothing_is_added_to_the_thread_of_another(file: Path, tmp_path: P
     async with memory_engine.open(":memory:") as engine:
         thread = await engine.create_thread("talk", user_id="ann", tenant_id="acme")
         await thread.dispatch(UserMessage(content="I like tea."))
-        await thread.export(tmp_path / "short.jsonl")
+        await thread.replay.export(tmp_path / "short.jsonl")
         async with memory_engine.open(":memory:") as elsewhere:
-            await elsewhere.import_log(tmp_path / "short.jsonl", scopes="as exported")
+            await elsewhere.transfer.import_log(tmp_path / "short.jsonl", scopes="as exported")
             await elsewhere.thread("talk").dispatch(UserMessage(content="I like coffee."))
-            await elsewhere.thread("talk").export(tmp_path / "long.jsonl")
+            await elsewhere.thread("talk").replay.export(tmp_path / "long.jsonl")
         nobodys = spoilt(tmp_path / "long.jsonl", claiming(user_id="", tenant_id=""))
         with pytest.raises(errors.ThreadDiffers, match="user_id is 'ann', not ''"):
-            await engine.import_log(nobodys)
+            await engine.transfer.import_log(nobodys)
         assert 1 == (await thread.info()).events
-        report = await engine.import_log(tmp_path / "long.jsonl", user_id="ann", tenant_id="acme")
+        report = await engine.transfer.import_log(tmp_path / "long.jsonl", user_id="ann", tenant_id="acme")
         assert (1, 2) == (report.added, (await thread.info()).events)
 
 
@@ -107,18 +107,21 @@ async def test_an_archive_is_taken_as_it_is_where_the_host_says_so(tmp_path: Pat
         await (await engine.create_thread("plain")).dispatch(UserMessage(content="hello"))
         await (await engine.create_thread("anns", user_id="ann")).dispatch(UserMessage(content="hello"))
         await engine.user("ann").preferences.update("verbosity", "concise")
-        await engine.export_all(tmp_path / "all")
+        await engine.transfer.export_all(tmp_path / "all")
     async with memory_engine.open(":memory:") as other:
-        report = await other.import_all(tmp_path / "all")
+        report = await other.transfer.import_all(tmp_path / "all")
         assert ({"anns", "user:ann"}, ["plain"]) == (set(report.failed), [info.id for info in await other.threads()])
         assert all('scopes="as exported"' in why for why in report.failed.values())
-        assert {} == (await other.import_all(tmp_path / "all", scopes="as exported")).failed
+        assert {} == (await other.transfer.import_all(tmp_path / "all", scopes="as exported")).failed
         assert "concise" == await other.user("ann").preferences.get("verbosity")
-        for call in (other.import_all(tmp_path / "all", scopes="all"), other.import_log("x", scopes=None)):  # type: ignore[arg-type]
+        for call in (
+            other.transfer.import_all(tmp_path / "all", scopes="all"),  # type: ignore[arg-type]
+            other.transfer.import_log("x", scopes=None),  # type: ignore[arg-type]
+        ):
             with pytest.raises(errors.InvalidArgument, match="scopes"):
                 await call
         with pytest.raises(errors.InvalidArgument, match="scopes"):
-            await other.import_log("x", scopes="as exported", user_id="ann")
+            await other.transfer.import_log("x", scopes="as exported", user_id="ann")
 
 
 HEADERS: dict[str, dict[str, object]] = {
@@ -138,7 +141,7 @@ async def test_a_changed_header_is_found(file: Path, name: str) -> None:
     changed = spoilt(file, with_line(1, lambda header: header["thread"].update(HEADERS[name])))  # type: ignore[attr-defined]
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(errors.ImportRefused, match="the first line has another hash"):
-            await engine.import_log(changed, scopes="as exported")
+            await engine.transfer.import_log(changed, scopes="as exported")
         assert [] == await engine.threads()
 
 
@@ -146,11 +149,11 @@ async def test_a_header_without_its_hash_is_refused(file: Path) -> None:
     """Leaving the hash out helps nobody; a file that says it is older is taken, and the report says what that means."""
     bare = spoilt(file, with_line(len(lines_of(file)), lambda end: end.pop("header")))
     async with memory_engine.open(":memory:") as engine:
-        assert (await engine.import_log(file)).header_hashed
+        assert (await engine.transfer.import_log(file)).header_hashed
         with pytest.raises(errors.ImportRefused, match="lacks the hash of the first"):
-            await engine.import_log(bare, thread_id="bare")
+            await engine.transfer.import_log(bare, thread_id="bare")
         older = spoilt(bare, with_line(1, lambda header: header.update(version=1)))
-        report = await engine.import_log(older, thread_id="older")
+        report = await engine.transfer.import_log(older, thread_id="older")
         assert (1, False) == (report.added, report.header_hashed)
 
 
@@ -174,16 +177,16 @@ async def test_a_hostile_policy_is_refused(file: Path, name: str) -> None:
     hostile = spoilt(file, claiming(policy=POLICIES[name]))
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(errors.ImportRefused, match=r"line 1: .*(olicy|threshold|deadline|ratio|enabled|blocking)"):
-            await engine.import_log(hostile, scopes="as exported")
+            await engine.transfer.import_log(hostile, scopes="as exported")
         assert [] == await engine.threads()
 
 
 async def test_a_policy_of_ones_own_comes_along(engine: Engine, tmp_path: Path) -> None:
     """What `create_thread` takes within reason is imported."""
     policy = CompactionPolicy(deadline_s=3600.0, instructions="Keep the prices.", keep_recent=2)
-    await (await engine.create_thread("t", policy=policy)).export(tmp_path / "t.jsonl")
+    await (await engine.create_thread("t", policy=policy)).replay.export(tmp_path / "t.jsonl")
     async with memory_engine.open(":memory:") as other:
-        await other.import_log(tmp_path / "t.jsonl")
+        await other.transfer.import_log(tmp_path / "t.jsonl")
         assert policy == (await other.thread("t").info()).policy
 
 
@@ -197,24 +200,24 @@ async def test_a_deep_header_is_refused(file: Path, at: str) -> None:
     bad = spoilt(file, lambda _: [first.replace(old, old.partition(b":")[0] + b":" + deep), *rest])
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(errors.ImportRefused):
-            await engine.import_log(bad)
+            await engine.transfer.import_log(bad)
 
 
 @pytest.mark.parametrize("entry", ["..", ".", "a\0b", "a/b", ""])
 async def test_a_list_names_files_of_its_folder_each_once(engine: Engine, tmp_path: Path, entry: str) -> None:
     """Neither another folder nor one file twice."""
     await engine.create_thread("t")
-    await engine.export_all(tmp_path / "out")
+    await engine.transfer.export_all(tmp_path / "out")
     path = tmp_path / "out" / "manifest.json"
     whole = json.loads(path.read_text())
     for threads in ([whole["threads"][0] | {"file": entry}], whole["threads"] * 2):
         path.write_text(json.dumps(whole | {"threads": threads}))
         async with memory_engine.open(":memory:") as other:
             with pytest.raises(errors.ImportRefused):
-                await other.import_all(tmp_path / "out")
+                await other.transfer.import_all(tmp_path / "out")
     path.write_text('{"format":' + "[" * 100_000 + "]" * 100_000 + "}")
     with pytest.raises(errors.ImportRefused):
-        await engine.import_all(tmp_path / "out")
+        await engine.transfer.import_all(tmp_path / "out")
 
 
 def test_the_command_says_which_options_allow_it(run: Run, tmp_path: Path) -> None:
@@ -224,7 +227,7 @@ def test_the_command_says_which_options_allow_it(run: Run, tmp_path: Path) -> No
     async def write() -> None:
         async with memory_engine.open(old) as engine:
             await engine.user("ann", tenant_id="acme").preferences.update("verbosity", "concise")
-            await engine.thread("user:acme/ann").export(file)
+            await engine.thread("user:acme/ann").replay.export(file)
 
     asyncio.run(write())
     code, said, err = run("import", file, "--db", new)

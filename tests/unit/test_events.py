@@ -229,7 +229,7 @@ async def test_every_event_survives_a_log(tmp_path: Path) -> None:
         await engine.settle()
     async with memory_engine.open(str(tmp_path / "log.db")) as engine:
         read = [recorded.event async for recorded in engine.thread("t").events(upto=len(sent))]
-        assert (sent, None) == (read, (await engine.thread("t").verify()).divergence)
+        assert (sent, None) == (read, (await engine.thread("t").replay.verify()).divergence)
 
 
 # What this process knows nothing of.
@@ -261,14 +261,14 @@ async def test_an_unknown_event_is_preserved(tmp_path: Path) -> None:
         thread = await engine.create_thread("t")
         await thread.dispatch(InvoicePaid(content="paid", amount=7))
     async with memory_engine.open(path) as engine:
-        read = await engine.thread("t").latest(1)
+        read = await engine.thread("t").replay.latest(1)
         assert UnknownEvent("invoice_paid", 1, b'{"content":"paid","amount":7}') == read[0].event
         await engine.thread("t").dispatch(e.UserMessage(content="thanks"))
         assert 2 == len(await engine.thread("t").state())
     async with memory_engine.open(path, plugins=[billing]) as engine:
         thread = engine.thread("t")
         assert ["paid", "thanks"] == [chunk.text for chunk in (await thread.state()).chunks()]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_an_event_of_a_forgotten_plug_in_is_refused() -> None:
@@ -335,7 +335,7 @@ async def test_verifying_an_unknown_event_names_it(tmp_path: Path) -> None:
         thread = await engine.create_thread("t")
         await thread.dispatch_all([e.UserMessage(content="pay"), InvoicePaid(content="paid")])
     async with memory_engine.open(path) as engine:
-        report = await engine.thread("t").verify()
+        report = await engine.thread("t").replay.verify()
         found = report.divergence
         assert found is not None
         assert (2, "unloaded", "invoice_paid") == (found.seq, found.kind, found.event_type)
@@ -440,7 +440,7 @@ async def test_values_that_json_can_hold_come_back_equal() -> None:
     async with memory_engine.open(":memory:", plugins=[anything]) as engine:
         thread = await engine.create_thread()
         await thread.dispatch(Anything(value=value))
-        assert Anything(value=value) == (await thread.latest(1))[0].event
+        assert Anything(value=value) == (await thread.replay.latest(1))[0].event
 
 
 @pytest.mark.parametrize(("over", "fits"), [(0, True), (1, False)])
@@ -466,7 +466,7 @@ async def test_a_moment_without_a_time_zone_is_refused() -> None:
             await thread.dispatch(e.UserMessage(content="x"), occurred_at=datetime(2020, 1, 1))  # noqa: DTZ001 - on purpose
         early = datetime(1, 1, 3, tzinfo=UTC)  # what is earlier cannot be shown in every time zone
         await thread.dispatch(e.UserMessage(content="x"), occurred_at=early)
-        assert early == (await thread.latest(1))[0].occurred_at
+        assert early == (await thread.replay.latest(1))[0].occurred_at
 
 
 @pytest.mark.parametrize("value", ["\ud800", "a\x00b", "x" * 4097], ids=ascii)

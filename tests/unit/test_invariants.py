@@ -177,7 +177,7 @@ async def test_what_is_critical_keeps_its_partners(at: int) -> None:
         thread = await engine.create_thread()
         await say(thread, [USER, AGENT])
         made = await say(thread, [THINK, call("a", "b"), result("a"), result("b"), AGENT])
-        await thread.mark_critical(made[at])
+        await thread.compaction.mark_critical(made[at])
         await thread.compact()
         assert ["think", "call-a-b", "result-a", "result-b"] == [t for t in await texts(thread) if not t.isdecimal()]
 
@@ -244,7 +244,7 @@ async def test_the_smallest_budget_is_flat_however_long_a_loop_runs(thoughts: st
         for n in range(120):
             thought = [] if thoughts == "none" or (thoughts == "first" and n) else [THINK]
             await say(thread, [*thought, call(f"c{n}"), result(f"c{n}")])
-            await thread.settle()
+            await thread.compaction.settle()
             if n in (39, 119):
                 with pytest.raises(ContextBudgetError) as caught:
                     await thread.context(max_tokens=10)
@@ -322,7 +322,7 @@ async def converse(events: Sequence[Event], policy: CompactionPolicy) -> None:
         made: set[str] = set()
         for event in events:
             made.update(chunk.id for chunk in (await thread.dispatch(event)).chunks if chunk.retention != "disposable")
-            await thread.settle()
+            await thread.compaction.settle()
             assert [] == flaws(await thread.context())
         with contextlib.suppress(CompactionError):
             await thread.compact()
@@ -332,8 +332,8 @@ async def converse(events: Sequence[Event], policy: CompactionPolicy) -> None:
                 before, after = [await thread.state(at=seq) for seq in (recorded.seq - 1, recorded.seq)]
                 check(list(before.chunks()), after)
         left = {chunk.id for chunk in (await thread.state()).chunks()}
-        assert made <= left | {o.id for chunk_id in left for o in await thread.originals(chunk_id)}
-        assert None is (await thread.verify()).divergence
+        assert made <= left | {o.id for chunk_id in left for o in await thread.compaction.originals(chunk_id)}
+        assert None is (await thread.replay.verify()).divergence
 
 
 def check(before: Sequence[Chunk], after: State) -> None:

@@ -229,13 +229,13 @@ async def test_an_event_of_ones_own_delivers() -> None:
         await engine.settle()
         told = [event.event async for event in engine.agent("helper", tenant_id="acme").events()]
         assert [UserMessage(content="Call Ann.")] == told
-        assert ["0000000001.0"] == list(await thread.view("facts"))
+        assert ["0000000001.0"] == list(await thread.views.read("facts"))
         with pytest.raises(InvalidEvent, match="facts stay within a tenant"):
             await thread.dispatch(NotePassed(to=e.Destination("agent", "helper", "other"), note="Call Ann."))
         with pytest.raises(InvalidEvent, match="industry"):
             await thread.dispatch(NotePassed(to=e.Destination("industry", "retail"), note="Call Ann."))
-        assert (await thread.verify()).ok
-        assert (await (await thread.at(1)).view("facts")).keys() == (await thread.view("facts")).keys()
+        assert (await thread.replay.verify()).ok
+        assert (await (await thread.at(1)).views.read("facts")).keys() == (await thread.views.read("facts")).keys()
 
 
 def test_roles_in_lists() -> None:

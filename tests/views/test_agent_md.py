@@ -209,9 +209,9 @@ async def test_X4_agent_md_of_the_past(tmp_path: Path) -> None:
         assert OWN not in await agent_md.read(at=1)
         assert "" == await agent_md.read(at=0)
         assert [1] == [line.id for line in await agent_md.lines(at=1)]
-        await engine.tenant("acme").rebuild()
+        await engine.tenant("acme").replay.rebuild()
         assert now == await agent_md.read()
-        assert (await engine.tenant("acme").verify()).ok
+        assert (await engine.tenant("acme").replay.verify()).ok
 
 
 async def test_S7_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:

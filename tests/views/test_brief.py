@@ -221,7 +221,7 @@ async def test_W3_the_brief_of_the_past_is_as_it_was(engine: Engine) -> None:
         o.text: o.status for o in now
     }
     assert {"Use code QX-7 only.": "stands"} == {one.text: one.status for one in then}
-    assert then.as_data() == (await (await thread.at(2)).of(type(thread.brief)).read()).as_data()
+    assert then.as_data() == (await (await thread.at(2)).views.of(type(thread.brief)).read()).as_data()
 
 
 async def test_W3_a_fork_has_the_words_of_its_past(engine: Engine) -> None:
@@ -245,7 +245,7 @@ async def test_W3_a_cleared_thread_has_an_empty_brief(engine: Engine) -> None:
     """It starts over."""
     thread = await thread_of(engine, said("Never sell the red boat."), replied("Fine."))
     await thread.pin("The boat is red.")
-    await thread.clear()
+    await thread.admin.clear()
     assert [] == list(await thread.brief.read())
 
 
@@ -254,8 +254,8 @@ async def test_W3_a_pin_stays_until_it_is_unpinned(engine: Engine) -> None:
     thread = await thread_of(engine, said("Hello there."), replied("Hello."))
     receipt = await thread.pin("The mill opens at six.")
     assert "- Pinned: The mill opens at six." in await shown(thread, 2_000)
-    assert (await thread.verify()).ok
-    await thread.rebuild()
+    assert (await thread.replay.verify()).ok
+    await thread.replay.rebuild()
     await thread.unpin(receipt)
     assert "" == await shown(thread, 2_000)
     with pytest.raises(errors.UnknownPin):
@@ -265,7 +265,7 @@ async def test_W3_a_pin_stays_until_it_is_unpinned(engine: Engine) -> None:
 async def test_W3_a_pinned_chunk_goes_with_its_event(engine: Engine) -> None:
     """Forgetting what it was taken from forgets the pin."""
     thread = await thread_of(engine, said("Hello there."), replied("The mill opens at six."))
-    await thread.pin(await thread.chunk("2.0"))
+    await thread.pin(await thread.replay.chunk("2.0"))
     await thread.forget(seqs=[2])
     assert ["Hello there."] == [one.text for one in await thread.brief.read()]
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, Event, ToolCall
 from memory_engine import events as e
+from memory_engine.thread import handle_of
 from memory_engine.views.brief import reading, standing, talk
 from memory_engine.views.brief.standing import closed_of, first_of, open_of, settle, spent_of
 from memory_engine.views.brief.talk import Talk
@@ -51,7 +52,7 @@ async def test_a_later_message_costs_no_lasting_memory() -> None:
         for first in range(1_000, 2_800, 200):  # numbers of as many digits: each message is as long as the others
             await thread.dispatch_all(pots(first, first + 200))
             await thread.brief.read()
-            sizes.append(len(msgspec.msgpack.encode(reading._cache_of(thread).now)))
+            sizes.append(len(msgspec.msgpack.encode(reading._cache_of(handle_of(thread)).now)))
         assert "never sell the red bowl" in " ".join(one.text for one in await thread.brief.read())
     assert max(sizes[:3]) * 1.1 > max(sizes[3:])
 

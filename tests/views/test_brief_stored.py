@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, Event, Thread, ToolCall
 from memory_engine import events as e
+from memory_engine.engine import kernel_of
 from memory_engine.store import snapshots
 from memory_engine.store.protocol import ProjectionChange
 from memory_engine.views.brief import reading
@@ -40,8 +41,8 @@ def crates(first: int, last: int) -> list[Event]:
 
 async def rows_of(engine: Engine, thread_id: str) -> dict[str, bytes]:
     """The stored talks of a thread, by key."""
-    await engine.kernel.tasks.wait()
-    _, rows = await engine.kernel.store.rows(snapshots.PROJECTION, snapshots.VERSION, thread_id)
+    await kernel_of(engine).tasks.wait()
+    _, rows = await kernel_of(engine).store.rows(snapshots.PROJECTION, snapshots.VERSION, thread_id)
     return {key: value for key, value in rows.items() if key.startswith(f"view/{VIEW}:")}
 
 
@@ -75,7 +76,7 @@ async def test_another_process_goes_on_from_the_stored_talk(path: str, monkeypat
         assert "Never sell the red boat." in str((await thread.context(2_000)).messages)
         assert {50, 51, 53, 54, 55, 57} == set(taken)
         found = await thread.brief.read()
-        await engine.import_log(await exported(thread, Path(path)), thread_id="anew", scopes="as exported")
+        await engine.transfer.import_log(await exported(thread, Path(path)), thread_id="anew", scopes="as exported")
         anew = await engine.thread("anew").brief.read()
     assert [(o.seq, o.n, o.status, o.worth) for o in found] == [(o.seq, o.n, o.status, o.worth) for o in anew]
 
@@ -83,7 +84,7 @@ async def test_another_process_goes_on_from_the_stored_talk(path: str, monkeypat
 async def exported(thread: Thread, path: Path) -> Path:
     """A file with the log of a thread."""
     target = path.with_suffix(".jsonl")
-    await thread.export(target)
+    await thread.replay.export(target)
     return target
 
 
@@ -101,7 +102,7 @@ async def test_a_stored_talk_that_is_not_whole_is_passed_over(path: str) -> None
     ):
         async with memory_engine.open(path, config=NEVER) as engine:
             change = ProjectionChange(snapshots.PROJECTION, snapshots.VERSION, {key: spoilt}, 0)
-            await engine.kernel.store.write_projection("t", change)
+            await kernel_of(engine).store.write_projection("t", change)
             assert good == (await engine.thread("t").brief.read()).as_data()
 
 
@@ -119,7 +120,7 @@ async def test_what_was_forgotten_is_in_no_stored_talk(path: str) -> None:
 async def test_what_was_erased_is_in_no_file(path: str) -> None:
     """No word of the stored talk is left, in whatever form it was kept."""
     async with memory_engine.open(path, config=NEVER) as engine:
-        await engine.thread("t").erase(seqs=[1])
+        await engine.thread("t").admin.erase(seqs=[1])
         assert {} == await rows_of(engine, "t")
     files = [one.read_bytes() for one in Path(path).parent.iterdir() if one.name.startswith(Path(path).name)]
     assert not any(b"boat" in content for content in files)

@@ -14,6 +14,7 @@ from memory_engine import Engine, UserMessage
 from memory_engine.core.excerpts import of_event
 from memory_engine.core.records import NewEvent
 from memory_engine.replay.export.redaction import Redaction
+from memory_engine.thread import handle_of
 from memory_engine.views.checkpoints.events import CheckpointName
 from memory_engine.views.checkpoints.packing import Form, Sheet, array_form, quoted, split
 from memory_engine.views.checkpoints.pieces import Quote, to_bytes, to_text, unquoted
@@ -89,19 +90,19 @@ async def test_a_run_is_read_back_with_and_without_what_is_remembered(
             cache = CheckpointCache() if fresh else cache
             given = {"list": items, "value": value}
             at = branch % number if number else -1
-            expected[await saved(Checkpoints(thread, cache), number, given, branch=at)] = given
-        for checkpoints in (Checkpoints(thread, cache), Checkpoints(thread)):
+            expected[await saved(Checkpoints(handle_of(thread), cache), number, given, branch=at)] = given
+        for checkpoints in (Checkpoints(handle_of(thread), cache), Checkpoints(handle_of(thread))):
             assert set(expected) == set(await checkpoints.names())
             for name, given in expected.items():
                 found = await checkpoints.read(name)
                 assert found is not None
                 assert {channel: packed(value) for channel, value in given.items()} == found.values
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_what_has_not_changed_is_not_asked_for(engine: Engine) -> None:
     """Nor written again: it is read from the checkpoint that brought it."""
-    checkpoints = Checkpoints(await engine.create_thread())
+    checkpoints = Checkpoints(handle_of(await engine.create_thread()))
     long = {"plan": "walk " * 200}
     await saved(checkpoints, 0, long)
     size = (await engine.stats()).payload_bytes
@@ -123,17 +124,20 @@ async def test_what_has_not_changed_is_not_asked_for(engine: Engine) -> None:
 async def test_a_message_is_kept_once_where_its_event_stands_beside_it(engine: Engine) -> None:
     """The event of a message holds its text; erasing it takes it out of the list too."""
     thread = await engine.create_thread()
-    checkpoints, text = Checkpoints(thread), "I would like to sit by the window, please, on the left side of the train."
+    checkpoints, text = (
+        Checkpoints(handle_of(thread)),
+        "I would like to sit by the window, please, on the left side of the train.",
+    )
     name = CheckpointName("", "1")
     given = {"messages": Given("1", True, lambda: packed([{"text": text}, {"text": text[::-1]}]))}
     draft = await checkpoints.draft(name, "", given)
     await checkpoints.save(draft, "", packed({}), "{}", beside=[NewEvent(UserMessage(content=text))])
-    for seen in (checkpoints, Checkpoints(thread)):
+    for seen in (checkpoints, Checkpoints(handle_of(thread))):
         found = await seen.read(name)
         assert found is not None
         assert packed([{"text": text}, {"text": text[::-1]}]) == found.values["messages"]
-    await thread.erase(seqs=[1])
-    found = await Checkpoints(thread).read(name)
+    await thread.admin.erase(seqs=[1])
+    found = await Checkpoints(handle_of(thread)).read(name)
     assert found is not None
     assert packed([{"text": text[::-1]}]) == found.values["messages"]
 
@@ -144,34 +148,34 @@ async def test_erasing_a_message_takes_it_out_of_every_checkpoint(tmp_path: Path
     messages: list[object] = [*({"content": text} for text in texts), ["type", "4711"]]
     async with memory_engine.open(str(tmp_path / "t.db")) as engine, memory_engine.open(":memory:") as other:
         thread = await engine.create_thread("t")
-        warm = Checkpoints(thread)
+        warm = Checkpoints(handle_of(thread))
         name = await saved(warm, 0, {"list": [text * 4 for text in texts], "first": messages[0], "other": messages[1]})
         await warm.write(name, "task", "", [Write("x", n, packed([one])) for n, one in enumerate(messages)])
         said, pin = await thread.dispatch_all([UserMessage(content=texts[0]), UserMessage(content=texts[2])])
         fork = await thread.fork(thread_id="fork")
-        await Checkpoints(fork).write(name, "later", "", [Write("x", 9, packed(["", messages[0]]))])
-        await thread.export(tmp_path / "less.jsonl", redaction=Redaction(seqs=(said.seq,)))
-        await other.import_log(tmp_path / "less.jsonl", scopes="as exported")
-        seen = [Checkpoints(other.thread("t"))]
+        await Checkpoints(handle_of(fork)).write(name, "later", "", [Write("x", 9, packed(["", messages[0]]))])
+        await thread.replay.export(tmp_path / "less.jsonl", redaction=Redaction(seqs=(said.seq,)))
+        await other.transfer.import_log(tmp_path / "less.jsonl", scopes="as exported")
+        seen = [Checkpoints(handle_of(other.thread("t")))]
         for erased, left in ((None, [1, 2, 3]), (said, [1, 2, 3]), (pin, [1, 3])):
             if erased is not None:
-                report = await thread.erase([erased.event_id])
+                report = await thread.admin.erase([erased.event_id])
                 assert report.proof is not None
                 assert report.proof.ok
-                seen = [warm, Checkpoints(thread), Checkpoints(fork)]
+                seen = [warm, Checkpoints(handle_of(thread)), Checkpoints(handle_of(fork))]
             for one in seen:
                 found = await one.read(name)
                 assert found is not None
                 assert [packed([messages[n]]) for n in left] == [write.value for write in found.writes]
                 assert {"list": packed([text * 4 for text in texts]), "other": packed(messages[1])} == found.values
         for handle in (thread, fork, other.thread("t")):
-            assert (await handle.verify()).ok
+            assert (await handle.replay.verify()).ok
 
 
 async def test_lists_of_events_say_what_a_checkpoint_is_of(engine: Engine) -> None:
     """Not the bytes that it holds."""
     thread = await engine.create_thread()
-    checkpoints = Checkpoints(thread)
+    checkpoints = Checkpoints(handle_of(thread))
     name = await saved(checkpoints, 0, {"list": ["a" * 80, "b" * 80], "plan": "walk"})
     await checkpoints.write(name, "t1", "~pull, node", [Write("list", 0, packed(["c"]))])
     lines = [of_event(recorded.event) async for recorded in thread.events()]
@@ -181,7 +185,7 @@ async def test_lists_of_events_say_what_a_checkpoint_is_of(engine: Engine) -> No
 async def test_a_forgotten_checkpoint_is_shown_no_more(engine: Engine) -> None:
     """Nor what was written after it, nor its items in later ones; numbers go on."""
     thread = await engine.create_thread()
-    checkpoints = Checkpoints(thread)
+    checkpoints = Checkpoints(handle_of(thread))
     items = [letter * 80 for letter in "abcd"]
     first = await saved(checkpoints, 0, {"list": items[:1]})
     await checkpoints.write(first, "task", "", [Write("list", 0, packed(items[1]))])
@@ -189,19 +193,19 @@ async def test_a_forgotten_checkpoint_is_shown_no_more(engine: Engine) -> None:
     await thread.forget(seqs=[1, 2])
     await saved(checkpoints, 2, {"list": items[2:]})
     assert [second, CheckpointName("", "0002")] == sorted(await checkpoints.names(), key=lambda name: name.id)
-    for seen in (checkpoints, Checkpoints(thread)):
+    for seen in (checkpoints, Checkpoints(handle_of(thread))):
         found = [await seen.read(CheckpointName("", f"000{n}")) for n in range(3)]
         assert found[0] is None
         lists = [msgspec.msgpack.decode(one.values["list"][1]) for one in found[1:] if one is not None]
         assert [items[2:3], items[2:]] == lists
     await thread.forget(seqs=[3])
     assert [CheckpointName("", "0002")] == await checkpoints.names()
-    assert (await thread.verify()).ok
+    assert (await thread.replay.verify()).ok
 
 
 async def test_a_thread_that_is_not_there_has_no_checkpoints(engine: Engine) -> None:
     """It is read as empty; nothing is made by reading."""
-    checkpoints = Checkpoints(engine.thread("nobody"))
+    checkpoints = Checkpoints(handle_of(engine.thread("nobody")))
     assert ([], "", {}) == (await checkpoints.names(), await checkpoints.latest(), await checkpoints.events())
     assert None is await checkpoints.read(CheckpointName("", "1"))
     with pytest.raises(memory_engine.errors.ThreadNotFound):

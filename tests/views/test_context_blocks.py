@@ -8,6 +8,7 @@ import memory_engine
 from memory_engine import Context, ContextPolicy, EngineConfig, Plugin, Thread
 from memory_engine import events as e
 from memory_engine.context.standing import Situation, StandingBlock, StandingLine
+from memory_engine.thread import handle_of
 
 ASKED = "Where is the parcel for the Millers?"
 
@@ -49,7 +50,7 @@ async def test_a_past_context_has_the_preferences_of_then() -> None:
         preferences = engine.user("u1").preferences
         await preferences.update("verbosity", "verbose")
         await thread.dispatch(e.LlmTextResponse(content="In Dyer Street."))
-        seq = await thread.last_seq()
+        seq = await handle_of(thread).last_seq()
         await preferences.update("verbosity", "concise")
         await thread.dispatch(e.UserMessage(content="Thanks"))
         assert "verbose" in text(await (await thread.at(seq)).context())
@@ -135,7 +136,7 @@ async def test_why_leads_each_line_back_to_its_event() -> None:
     async with memory_engine.open(":memory:") as engine:
         thread = await talk(engine, user_id="u1")
         await engine.user("u1").preferences.update("verbosity", "concise")
-        why = await thread.why(await thread.context())
+        why = await thread.replay.why(await thread.context())
         block = next(child for child in why.children if child.title.startswith("standing: preferences"))
         assert [("user:u1", 1)] == [(child.thread_id, child.seq) for child in block.children]
 

@@ -57,7 +57,7 @@ async def test_C5_a_turn_becomes_an_exchange(thread: Thread) -> None:
         exchange.question, exchange.answer, exchange.is_answered, exchange.is_shortened, exchange.answer_bytes,
         exchange.seq, exchange.finished_seq,
     )  # fmt: skip
-    last = (await thread.latest(1))[0]
+    last = (await thread.replay.latest(1))[0]
     assert (last.id, last.recorded_at) == (exchange.event_id, exchange.finished_at)
     assert [exchange] == await thread.conversation.exchanges()
 
@@ -341,7 +341,7 @@ async def test_C1_time_travel_and_forks_have_their_own_memory(thread: Thread) ->
     assert cycle is not None
     assert ("open", 3, 0) == (cycle.question, len(await live(thread, head)), len(await live(thread, 0)))
     assert ["user: q0", "assistant: a0", "user: q1"] == said(await thread.conversation.messages(at=6))
-    assert (True, True) == ((await thread.verify()).ok, (await fork.verify()).ok)
+    assert (True, True) == ((await thread.replay.verify()).ok, (await fork.verify()).ok)
 
 
 async def test_C1_two_processes_share_one_conversation(tmp_path: Path) -> None:
@@ -403,7 +403,7 @@ async def test_C1_a_forgotten_exchange_leaves_the_summary_too(thread: Thread) ->
     assert ("User: q0\nAgent: a0\nUser: q2\nAgent: a2", 2, False) == (
         again.text, again.exchanges, again.is_withheld
     )  # fmt: skip
-    assert (10, True) == (len(await live(thread)), (await thread.verify()).ok)
+    assert (10, True) == (len(await live(thread)), (await thread.replay.verify()).ok)
 
 
 @pytest.mark.parametrize(
@@ -424,8 +424,8 @@ async def test_C1_a_conversation_is_rebuilt_from_the_log(tmp_path: Path) -> None
     async with memory_engine.open(str(tmp_path / "log.db")) as engine:
         thread = await talked_to(engine)
         before = await thread.conversation.memory()
-        await thread.rebuild()
-        assert (before, True) == (await thread.conversation.memory(), (await thread.verify()).ok)
+        await thread.replay.rebuild()
+        assert (before, True) == (await thread.conversation.memory(), (await thread.replay.verify()).ok)
 
 
 async def talked_to(engine: Engine) -> Thread:
@@ -465,7 +465,7 @@ async def test_a_question_may_be_an_image(engine: Engine, parts: tuple[e.TextPar
     assert exchange == await thread.conversation.finalize_cycle(text, "The washer is worn.")  # in words, as well
     assert [(text, "The washer is worn.")] == [(x.question, x.answer) for x in await thread.conversation.exchanges()]
     assert text == (await thread.conversation.prepare_messages("And now?"))[0]["content"]
-    assert (await thread.verify()).ok
+    assert (await thread.replay.verify()).ok
 
 
 @questions

@@ -164,7 +164,7 @@ async def test_C2_limits_hold_for_any_turns(steps: list[tuple[str, str, str]]) -
             assert_valid(await thread.conversation.messages())
         told = [event.event.answer async for event in thread.events() if isinstance(event.event, e.ExchangeFinished)]
         assert answers == told
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def forget(thread: Thread, seq: int) -> None:

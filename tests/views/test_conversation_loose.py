@@ -45,7 +45,7 @@ async def test_messages_before_and_between_cycles_are_seen(thread: Thread) -> No
     shown = await thread.conversation.exchanges()
     assert ["Ann: I am allergic to nuts.", "And wine?", "Ann: Make it white.\nNo, rosé."] == [x.question for x in shown]
     assert [True, True, False] == [x.is_answered for x in shown]
-    assert (await thread.verify()).ok
+    assert (await thread.replay.verify()).ok
 
 
 async def test_the_whole_answer_of_messages_is_what_was_said(thread: Thread) -> None:
@@ -106,7 +106,7 @@ async def test_the_summary_takes_them_in() -> None:
         await turn(thread, "Question 3?", "Answer 3.")
         again = str((await thread.conversation.messages())[1:])
         assert [1, 0, 1] == [again.count(text) for text in ("allergic", "Question 0", "Remark 0")]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_what_was_compacted_is_told_by_its_summary() -> None:

@@ -116,11 +116,11 @@ async def test_C2_a_model_shortens_an_answer() -> None:
         assert ("A-17 comes on Monday.", "model", "scripted-1", True) == (
             exchange.answer, exchange.method, exchange.model, exchange.is_shortened
         )  # fmt: skip
-        event = (await thread.latest(1))[0].event
+        event = (await thread.replay.latest(1))[0].event
         assert isinstance(event, e.ExchangeFinished)
         assert (LONG, USAGE, "") == (event.answer, event.usage, event.failure)
         assert "<question>\nWhere is &lt;A-17&gt;?\n</question>\n<answer>" in model.prompts[0]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
         assert 1 == len(model.prompts)
 
 
@@ -150,7 +150,7 @@ async def test_C2_a_model_that_fails_is_replaced_by_a_cut(
         thread = await engine.create_thread("t")
         exchange = await thread.conversation.finalize_cycle("q", LONG)
         assert ("cut", LONG[:400]) == (exchange.method, exchange.answer[:400])
-        event = (await thread.latest(1))[0].event
+        event = (await thread.replay.latest(1))[0].event
         assert isinstance(event, e.ExchangeFinished)
         assert (failure, usage, "") == (event.failure, event.usage, event.model)
 
@@ -268,7 +268,7 @@ async def test_C2_a_model_compresses_the_summary() -> None:
         summary = await thread.conversation.summary()
         assert summary is not None
         assert summary.text.startswith("They talked about orders.\nUser: ")
-        assert "LLM compressions: 1" in (await thread.report()).text
+        assert "LLM compressions: 1" in (await thread.views.report()).text
 
 
 async def test_C2_a_model_that_fails_on_a_summary_is_replaced() -> None:
@@ -340,7 +340,7 @@ async def test_C2_two_processes_fold_once(tmp_path: Path) -> None:
         summary = await two.thread("t").conversation.summary()
         assert summary is not None
         assert [f"User: q{n}" for n in range(14)] == summary.text.splitlines()[::2]
-        assert (await one.thread("t").verify()).ok
+        assert (await one.thread("t").replay.verify()).ok
 
 
 # the scratchpad
@@ -432,7 +432,7 @@ async def test_C2_over_http_an_answer_is_shortened(tmp_path: Path) -> None:
     async with served(tmp_path, answer("A-17: Monday.", usage=(321, 45))) as (engine, server):
         thread = await engine.create_thread("t")
         exchange = await thread.conversation.finalize_cycle("When?", LONG)
-        event = (await thread.latest(1))[0].event
+        event = (await thread.replay.latest(1))[0].event
         assert isinstance(event, e.ExchangeFinished)
         assert ("A-17: Monday.", "model", Usage(input_tokens=321, output_tokens=45)) == (
             exchange.answer, exchange.method, event.usage
@@ -456,7 +456,7 @@ async def test_C2_over_http_a_failure_falls_back(tmp_path: Path, reply: Reply, f
     async with served(tmp_path, reply) as (engine, _):
         thread = await engine.create_thread("t")
         exchange = await thread.conversation.finalize_cycle("When?", LONG)
-        event = (await thread.latest(1))[0].event
+        event = (await thread.replay.latest(1))[0].event
         assert isinstance(event, e.ExchangeFinished)
         assert ("cut", failure, True) == (exchange.method, event.failure, size(exchange.answer) <= 500)
 
@@ -466,6 +466,6 @@ async def test_C2_over_http_a_timeout_falls_back(tmp_path: Path) -> None:
     async with served(tmp_path, answer("late").held(asyncio.Event()), timeout_s=0.1) as (engine, _):
         thread = await engine.create_thread("t")
         await thread.conversation.finalize_cycle("When?", LONG)
-        event = (await thread.latest(1))[0].event
+        event = (await thread.replay.latest(1))[0].event
         assert isinstance(event, e.ExchangeFinished)
         assert ("cut", "timeout") == (event.method, event.failure)

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 import memory_engine
 from memory_engine import Engine, UserMessage
+from memory_engine.engine import kernel_of
 from memory_engine.errors import InvalidEvent
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.testing import HashEmbedder, ManualClock
+from memory_engine.thread import handle_of
 from memory_engine.views.items import view
 from memory_engine.views.items.events import ItemName, ItemPut, texts_at_paths
 from memory_engine.views.items.fold import item_key, item_name, namespace_key
@@ -25,7 +27,7 @@ MINUTE_US = 60_000_000
 
 def items_of(engine: Engine) -> Items:
     """Items of a thread that the first of them makes."""
-    return Items(ScopeHandle(engine.kernel, "store", "s"))
+    return Items(ScopeHandle(kernel_of(engine), "store", "s"))
 
 
 def keys(found: Sequence[Item]) -> list[str]:
@@ -64,8 +66,8 @@ async def test_an_item_is_put_read_and_deleted(engine: Engine) -> None:
     assert None is await items.get(("users", "ann"), "k")
     assert [value, {"text": "coffee"}] == [one.value for one in await items.history(("users", "ann"), "k")]
     thread = engine.thread("store:s")
-    assert value == (await Items(await thread.at(first.seq)).list())[0].value
-    assert (await thread.verify()).ok
+    assert value == (await Items(handle_of(await thread.at(first.seq))).list())[0].value
+    assert (await thread.replay.verify()).ok
 
 
 @given(st.recursive(st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text("ab%é\U0001f600"), inner)))
@@ -200,8 +202,8 @@ async def test_a_forgotten_version_is_not_shown(engine: Engine) -> None:
     thread = engine.thread("store:s")
     await thread.forget(event_ids=[receipt.event_id], reason="asked to")
     assert None is await items.get(("a",), "secret")
-    assert ["tea"] == keys(await items.list()) == keys(await Items(await thread.at(2)).list())
-    assert ["item:a//tea"] == list(await thread.view("items")) == list(await thread.view("items", at=2))
+    assert ["tea"] == keys(await items.list()) == keys(await Items(handle_of(await thread.at(2))).list())
+    assert ["item:a//tea"] == list(await thread.views.read("items")) == list(await thread.view("items", at=2))
     assert [] == await items.search("number") == await items.history(("a",), "secret")
     await items.put(("a",), "secret", {"text": "none"})
     assert ["secret", "tea"] == keys(await items.list())
@@ -215,7 +217,7 @@ async def test_an_erased_version_is_gone(tmp_path: Path) -> None:
         items = items_of(engine)
         receipt = await items.put(("a",), "xylokey", {"text": "xylophone"})
         await items.put(("a",), "tea", {"text": "Ann likes tea."})
-        await engine.thread("store:s").erase(event_ids=[receipt.event_id], by="dpo", reason="asked to")
+        await engine.thread("store:s").admin.erase(event_ids=[receipt.event_id], by="dpo", reason="asked to")
         assert ["tea"] == keys(await items.list())
         assert [] == await items.search("xylophone")
         assert None is await items.get(("a",), "xylokey")
@@ -226,7 +228,7 @@ async def test_a_cleared_thread_has_no_items(engine: Engine) -> None:
     """Like every other view."""
     items = items_of(engine)
     await items.put(("a",), "k", {"text": "tea"})
-    await engine.thread("store:s").clear()
+    await engine.thread("store:s").admin.clear()
     assert [] == await items.list() == await items.search("tea")
 
 
@@ -243,7 +245,7 @@ async def test_an_item_goes_when_its_time_is_over(tmp_path: Path) -> None:
         assert timedelta(minutes=10) == (tea.expires or tea.changed) - tea.changed
         await items.use([tea])
         await items.use(await items.list())
-        assert 3 == await engine.thread("store:s").last_seq()
+        assert 3 == await handle_of(engine.thread("store:s")).last_seq()
         clock.advance(9 * 60)
         assert ["cat", "tea"] == keys(await items.list())
         assert ["tea"] == keys(await items.search("tea"))
@@ -269,7 +271,7 @@ async def test_what_is_read_does_not_grow_with_what_is_there(engine: Engine, mon
     items, read = items_of(engine), 0
     await items.change(ItemPut(namespace=("a",), key=f"{n:04}", value={"n": n}) for n in range(1_000))
     await items.put(("b",), "k", {})
-    rows_between = type(engine.store).rows_between
+    rows_between = type(kernel_of(engine).store).rows_between
 
     async def counted(*given: object) -> object:
         nonlocal read
@@ -277,7 +279,7 @@ async def test_what_is_read_does_not_grow_with_what_is_there(engine: Engine, mon
         read += len(rows)
         return rows
 
-    monkeypatch.setattr(type(engine.store), "rows_between", counted)
+    monkeypatch.setattr(type(kernel_of(engine).store), "rows_between", counted)
     for wanted, most in (
         (items.get(("a",), "0500"), 1),
         (items.put(("a",), "0500", {}), 1),
@@ -293,6 +295,6 @@ async def test_items_may_stand_in_any_thread(engine: Engine) -> None:
     """A conversation's, beside its messages: they are no chunks, and a search of the thread finds them."""
     thread = await engine.create_thread()
     await thread.dispatch(UserMessage(content="Hello"))
-    await Items(thread).put(("a",), "k", {"text": "My cat is called Tom."})
+    await Items(handle_of(thread)).put(("a",), "k", {"text": "My cat is called Tom."})
     assert 1 == len(await thread.state())
     assert ["text: My cat is called Tom."] == [hit.text for hit in await thread.search("cat")]

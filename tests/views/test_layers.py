@@ -84,7 +84,7 @@ async def test_L1_working_memory_is_of_the_run(tmp_path: Path) -> None:
     async with memory_engine.open(path) as engine:
         thread = engine.thread("t")
         assert ["working"] == await contents(thread, "working")
-        await thread.end_session()
+        await thread.admin.end_session()
         assert [[], ["episodic"], ["semantic"], ["procedural"]] == [await contents(thread, layer) for layer in LAYERS]
 
 
@@ -105,7 +105,7 @@ async def test_L1_semantic_entries_stand_under_their_key(engine: Engine) -> None
 async def test_L1_a_fact_says_which_event_it_is_from(thread: Thread) -> None:
     """Provenance of what is recalled leads to the event."""
     learned = await thread.memory.learn("k", "v")
-    (event,) = await thread.latest(1)
+    (event,) = await thread.replay.latest(1)
     assert (learned, event.id, event.seq) == (await thread.memory.recall("k"), learned.event_id, learned.seq)
 
 
@@ -150,7 +150,7 @@ async def test_L1_clear_empties_one_layer_or_all(thread: Thread) -> None:
     assert [["working"], ["episodic"], ["semantic"], ["procedural"]] == [
         await contents(thread, layer, at=4) for layer in LAYERS
     ]
-    assert (await thread.verify()).ok
+    assert (await thread.replay.verify()).ok
 
 
 async def test_L1_remove_takes_single_entries(thread: Thread) -> None:
@@ -180,7 +180,7 @@ async def test_L1_forgetting_reaches_every_layer(thread: Thread) -> None:
     assert [] == await thread.memory.search(None, "secret", mode="keyword")
     with pytest.raises(errors.UnknownMemory):
         await thread.memory.open(ids[1])
-    assert (await thread.verify()).ok
+    assert (await thread.replay.verify()).ok
 
 
 async def test_L1_every_kind_of_thread_has_memory(tmp_path: Path) -> None:
@@ -345,9 +345,9 @@ async def test_L1_the_folds_are_the_model(actions: list[tuple[str, e.Layer, int]
                 await memory.compact(layer, keep_last=number)
                 model.compact(layer, number)
             else:
-                await thread.end_session()
+                await thread.admin.end_session()
                 model.clear("working")
         for layer in LAYERS:
             entries = await memory.entries(layer)
             assert [content for _, _, content in model.lists[layer]] == [e.content for e in entries if not e.count]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok

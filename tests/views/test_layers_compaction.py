@@ -159,10 +159,10 @@ async def test_L6_a_model_makes_the_summary() -> None:
         assert "[Summary of 10 entries]\n- Ten files were analyzed\n- file3.csv was one of them" == (
             report.summary.content if report.summary else ""
         )
-        (event,) = [r.event for r in await thread.latest(1)]
+        (event,) = [r.event for r in await thread.replay.latest(1)]
         assert isinstance(event, e.MemoryCompacted)
         assert [tuple(range(1, 11)), (4,)] == [line.seqs for line in event.lines]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
         assert 1 == len(model.asked)
 
 
@@ -200,7 +200,7 @@ async def test_H_a_clear_during_the_models_call_is_not_undone(thread: Thread) ->
     await remembered(thread, 12)
     report = await compacted(thread, lambda: thread.memory.clear("episodic"))
     assert ([], None) == (await contents(thread), report.summary)
-    assert (await thread.verify()).ok
+    assert (await thread.replay.verify()).ok
 
 
 async def test_H_what_is_forgotten_during_the_models_call_stays_forgotten(thread: Thread) -> None:
@@ -214,7 +214,7 @@ async def test_H_what_is_forgotten_during_the_models_call_stays_forgotten(thread
     assert "hunter2" not in "\n".join(await contents(thread))
     assert report.summary is not None
     assert report.summary.content.startswith("[Summary of 10 entries]\n- ")
-    assert (await thread.verify()).ok
+    assert (await thread.replay.verify()).ok
 
 
 @pytest.mark.parametrize("by_model", [False, True], ids=["local", "model"])
@@ -253,4 +253,4 @@ async def test_H_two_compactions_at_once_lose_nothing(thread: Thread) -> None:
     entries = await thread.memory.entries("episodic")
     assert (17, 3) == (entries[0].count, len(entries) - 1)
     assert 17 == len(await thread.memory.originals(entries[0]))
-    assert (await thread.verify()).ok
+    assert (await thread.replay.verify()).ok

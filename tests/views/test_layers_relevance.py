@@ -119,7 +119,7 @@ async def test_L2_meaning_is_looked_for_among_the_entries_of_the_layer() -> None
         thread = await engine.create_thread("t")
         await thread.memory.learn("transport", "bought a car")
         await thread.dispatch_all([e.UserMessage(content=f"another vehicle {n}") for n in range(300)])
-        await thread.prepare_search()
+        await thread.admin.prepare_search()
         assert ["transport"] == [hit.entry.key for hit in await thread.memory.search("semantic", "vehicle")]
 
 

@@ -346,4 +346,4 @@ async def test_L2_a_fork_searches_its_own_memory(thread: Thread) -> None:
     await fork.memory.append("episodic", "anomaly of the fork")
     assert {"shared anomaly", "anomaly of the fork"} == set(await found(fork, "anomaly"))
     assert {"shared anomaly", "anomaly of the thread"} == set(await found(thread, "anomaly"))
-    assert isinstance((await thread.latest(1))[0].event, e.MemoryAppended)
+    assert isinstance((await thread.replay.latest(1))[0].event, e.MemoryAppended)

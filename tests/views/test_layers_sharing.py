@@ -104,4 +104,4 @@ async def test_L6_a_forgotten_grant_does_not_hold(engine: Engine) -> None:
     receipt = await lead.share_with("helper", layers=("semantic",))
     await lead.forget(event_ids=[receipt.event_id])
     assert [] == await lead.grants()
-    assert (await lead.verify()).ok
+    assert (await lead.replay.verify()).ok

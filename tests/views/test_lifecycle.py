@@ -206,7 +206,7 @@ async def test_L6_a_block_is_a_run(engine: Engine) -> None:
         "Failed: Second → KeyError: 'missing'",
         "Failed: Third → stopped",
     ] == [text for text in await episodes(engine) if not text.startswith("Started")]
-    assert "task_terminated" == (await run.thread.latest(3))[0].type
+    assert "task_terminated" == (await run.thread.replay.latest(3))[0].type
 
 
 async def test_L6_tool_calls_are_noted_in_working_memory(engine: Engine) -> None:

@@ -10,6 +10,7 @@ import pytest
 import memory_engine
 from memory_engine import Engine, Thread
 from memory_engine.errors import InvalidFilePath, MemoryFileExists, UnknownMemoryFile
+from memory_engine.thread import handle_of
 from memory_engine.views.memory_files.view import MemoryFiles
 from tests.command_line import Run
 
@@ -68,7 +69,7 @@ async def test_what_does_not_fit_writes_nothing(thread: Thread) -> None:
     """A path that is taken, one that is not there, a folder into itself, a path out of the memory."""
     files = thread.memory_files
     await files.create("a/b.md", "b")
-    before = await thread.last_seq()
+    before = await handle_of(thread).last_seq()
     for path in ("a/b.md", "a", "a/b.md/c.md"):
         with pytest.raises(MemoryFileExists):
             await files.create(path, "")
@@ -82,7 +83,7 @@ async def test_what_does_not_fit_writes_nothing(thread: Thread) -> None:
     for lost in (files.read("x"), files.edit("a", str), files.delete("x"), files.move("x", "y")):
         with pytest.raises(UnknownMemoryFile):
             await lost
-    assert before == await thread.last_seq()
+    assert before == await handle_of(thread).last_seq()
 
 
 async def test_edits_at_once_are_all_made(thread: Thread) -> None:
@@ -163,11 +164,11 @@ async def test_files_can_be_made_after_all_were_erased(engine: Engine) -> None:
     """Erasing destroys what the view remembers of its last change, and does not end it."""
     agent = engine.agent("a")
     made = await agent.memory_files.create("a.md", "secret")
-    await agent.erase([made.event_id], by="ann", reason="asked to")
+    await agent.admin.erase([made.event_id], by="ann", reason="asked to")
     assert {} == await listed(agent.memory_files)
     await agent.memory_files.create("a.md", "anew")
     assert {"a.md": "anew"} == await listed(agent.memory_files)
-    assert (await agent.verify()).ok
+    assert (await agent.replay.verify()).ok
 
 
 async def test_a_scope_without_files_has_none(engine: Engine) -> None:

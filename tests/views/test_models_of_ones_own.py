@@ -49,7 +49,7 @@ async def test_C2_an_exchange_is_recorded_whatever_a_model_does(model: Misbehavi
     async with memory_engine.open(":memory:", memory_model=model) as engine:
         thread = await engine.create_thread()
         exchange = await thread.conversation.finalize_cycle("q", "Hello! " * 200)
-        event = (await thread.latest(1))[0].event
+        event = (await thread.replay.latest(1))[0].event
         assert isinstance(event, e.ExchangeFinished)
         assert ("cut", True, 1_400) == (exchange.method, bool(event.failure), exchange.answer_bytes)
 

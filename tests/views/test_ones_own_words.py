@@ -11,6 +11,7 @@ from memory_engine import AgentLifecycle, Engine, MemoryTools, Thread, UserMessa
 from memory_engine import events as e
 from memory_engine.agents import Fact, Finished
 from memory_engine.context.standing import BlockSources
+from memory_engine.engine import kernel_of
 from memory_engine.views.promotion.events import PromotionTarget
 
 SAID = [
@@ -86,7 +87,7 @@ async def test_W10_the_user_is_known_in_the_next_conversation(engine: Engine, sa
 
 async def test_W10_every_block_is_looked_at(engine: Engine) -> None:
     """A block that a later view adds must be thought of here, too."""
-    names = {source.name for source in engine.kernel[BlockSources].sources}
+    names = {source.name for source in kernel_of(engine)[BlockSources].sources}
     assert {"preferences", "agent_md", "user_memory", "agent_memory", "screen", "playbook", "brief"} == names
 
 
@@ -115,7 +116,7 @@ async def test_W10_facts_filed_by_earlier_versions_are_shown_by_their_provenance
         for layer, key, content, sources in entries
     ]
     await ann.dispatch_all(filed)
-    await ann.delivered()
+    await ann.views.delivered()
     for _ in range(12):
         await engine.agent("helper", tenant_id="acme").memory.append("episodic", "Looked at the export.")
     await engine.agent("helper", tenant_id="acme").memory.compact("episodic", keep_last=2)
@@ -214,7 +215,7 @@ async def test_W10_a_line_that_an_earlier_version_promoted_is_shown_to_its_user_
     """The first person in `agent.md` is whoever wrote it there; a rule of the business is everybody's."""
     ann = await talk(engine, "ann")
     await ann.scratchpad.write("I always fly on Mondays")
-    (written,) = await ann.latest(1)
+    (written,) = await ann.replay.latest(1)
     for line in ("I always fly on Mondays", "We ship on Mondays"):
         await engine.tenant("acme").dispatch(
             e.AgentMdPromoted(content=line, source_thread=ann.id, sources=(written.id,))
@@ -265,7 +266,7 @@ async def test_W10_facts_of_people_survive_a_restart_and_a_rebuild(tmp_path: Pat
         await tell(engine, ann, "I am allergic to walnuts.")
     async with memory_engine.open(path) as engine:
         user = engine.user("ann", tenant_id="acme")
-        assert (await user.verify()).ok
+        assert (await user.replay.verify()).ok
         assert ["I am allergic to walnuts"] == [one.content for one in await user.memory.entries("semantic")]
         assert "allergic to walnut" not in await all_that_is_shown(engine, await talk(engine, "bob"))
 

@@ -5,8 +5,10 @@ import pytest
 import memory_engine
 from memory_engine import Engine, errors
 from memory_engine import events as e
+from memory_engine.engine import kernel_of
 from memory_engine.errors import InvalidEvent, InvalidPattern, NotJoined, UnknownLine, UnknownPattern
 from memory_engine.events import Destination
+from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.testing import ManualClock
 from memory_engine.views.patterns.redaction import EmbeddedRedactor, Redacted
 from memory_engine.views.patterns.view import Patterns
@@ -148,7 +150,7 @@ async def test_S8_a_tenant_in_two_industries_names_the_one(engine: Engine) -> No
     for industry in await patterns.joined():
         await patterns.approve((await patterns.propose(line, industry=industry)).id, by="ann")
     assert ["fashion", "retail"] == [pattern.industry for pattern in await patterns.list()]
-    names = [(await engine.industry(name).latest(1))[0].event.share for name in ("retail", "fashion")]  # type: ignore[union-attr]
+    names = [(await engine.industry(name).replay.latest(1))[0].event.share for name in ("retail", "fashion")]  # type: ignore[union-attr]
     assert 2 == len(set(names))
     assert 2 == len(await patterns.trace((await patterns.shared())[0].id))
 
@@ -285,7 +287,7 @@ async def test_S8_an_industry_keeps_the_day_and_no_moment() -> None:
     async with memory_engine.open(":memory:", clock=clock) as engine:
         await joined(engine, "acme")
         await approved(engine, "acme", "Returns double")
-        (event,) = await engine.industry("retail").latest(1)
+        (event,) = await engine.industry("retail").replay.latest(1)
         info = await engine.industry("retail").info()
         midnight = {"hour": 0, "minute": 0, "second": 0, "microsecond": 0}
         assert (event.recorded_at, info.created_at) == (
@@ -322,7 +324,7 @@ async def test_S8_a_redactor_can_be_exchanged_but_not_the_tenants_own_names(engi
         ("paris-shoes", "In Paris miller and zed-1 return"),
     ):
         (line,) = await promoted(engine, tenant, said)
-        patterns = Patterns(engine.tenant(tenant), KnowsParis())
+        patterns = Patterns(ScopeHandle(kernel_of(engine), "tenant", tenant), KnowsParis())
         await patterns.approve((await patterns.propose(line)).id, by="ann")
     assert ["Returns double in Paris", "In [name] [name] and [name] return"] == await texts(engine, "globex")
 
@@ -332,4 +334,4 @@ async def test_S8_a_redactor_that_changes_more_than_it_says_is_refused(engine: E
     await joined(engine, "acme")
     (line,) = await promoted(engine, "acme", "Returns double")
     with pytest.raises(InvalidPattern, match="more than it says"):
-        await Patterns(engine.tenant("acme"), Lying()).propose(line)
+        await Patterns(ScopeHandle(kernel_of(engine), "tenant", "acme"), Lying()).propose(line)

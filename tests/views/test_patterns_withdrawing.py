@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import Engine
 from memory_engine import events as e
+from memory_engine.engine import kernel_of
 from memory_engine.errors import NotJoined, StorageBusy, UnknownPattern
 from memory_engine.projections.outbox import OUTBOX
 from memory_engine.runtime.delivery import Relay
@@ -27,7 +28,7 @@ async def gone(engine: Engine, tenant: str = "globex") -> None:
     industry = engine.industry("retail")
     assert [] == await texts(engine, tenant)
     assert () == await engine.tenant(tenant).patterns.search("returns discounts")
-    assert {} == await industry.view("pattern_pool")
+    assert {} == await industry.views.read("pattern_pool")
     head = (await industry.info()).events
     for at in (None, *range(head + 1)):
         assert () == (await industry.search("returns double after discounts", at=at)).hits
@@ -54,7 +55,7 @@ async def test_S8_what_a_tenant_shared_is_taken_back_when_its_thread_is_cleared(
     """And it can share again."""
     await joined(engine, "acme", "globex")
     shared = await approved(engine, "acme", "Returns double after discounts")
-    await engine.thread(engine.tenant("acme").id).clear()
+    await engine.thread(engine.tenant("acme").id).admin.clear()
     await gone(engine)
     await joined(engine, "acme")
     assert shared == await approved(engine, "acme", "Returns double after discounts")
@@ -108,7 +109,7 @@ async def _forget_line(engine: Engine, line: int) -> None:
 
 async def _forget_said(engine: Engine, _line: int) -> None:
     thread = engine.thread("talk")
-    await thread.forget(event_ids=[(await thread.latest(9))[0].id], reason="asked to by ann")
+    await thread.forget(event_ids=[(await thread.replay.latest(9))[0].id], reason="asked to by ann")
 
 
 async def _forget_approval(engine: Engine, _line: int) -> None:
@@ -119,7 +120,7 @@ async def _forget_approval(engine: Engine, _line: int) -> None:
 
 async def _forget_joining(engine: Engine, _line: int) -> None:
     tenant = engine.tenant("acme")
-    await tenant.forget(event_ids=[(await tenant.latest(99))[0].id], reason="asked to by ann")
+    await tenant.forget(event_ids=[(await tenant.replay.latest(99))[0].id], reason="asked to by ann")
 
 
 async def _forget_by_seq(engine: Engine, line: int) -> None:
@@ -127,12 +128,12 @@ async def _forget_by_seq(engine: Engine, line: int) -> None:
 
 
 async def _delete_tenant(engine: Engine, _line: int) -> None:
-    await engine.tenant("acme").delete()
+    await engine.tenant("acme").admin.delete()
 
 
 async def _archive_and_delete(engine: Engine, _line: int) -> None:
-    await engine.tenant("acme").archive()
-    await engine.tenant("acme").delete()
+    await engine.tenant("acme").admin.archive()
+    await engine.tenant("acme").admin.delete()
 
 
 @pytest.mark.parametrize(
@@ -232,7 +233,7 @@ async def test_S8_a_crash_after_the_approval_publishes_once(commit: int, when: s
         await engine.settle()
         assert (2, 0) == (
             (await engine.industry("retail").info()).events,
-            len(await engine.tenant("acme").rows(OUTBOX)),
+            len(await engine.tenant("acme").views.rows(OUTBOX)),
         )
 
 
@@ -243,7 +244,7 @@ async def test_S8_who_reads_first_sees_the_withdrawal_that_a_crash_left(tmp_path
         await joined(engine, "acme", "globex")
         await approved(engine, "acme", "Returns double after discounts")
         await engine.settle()
-        engine.kernel[Relay].touched = lambda thread_id: None  # type: ignore[method-assign]  # it dies before
+        kernel_of(engine)[Relay].touched = lambda thread_id: None  # type: ignore[method-assign]  # it dies before
         await engine.tenant("acme").agent_md.remove((await engine.tenant("acme").agent_md.lines())[0].id)
         assert 1 == len(await texts(engine, "globex"))
     async with memory_engine.open(path) as engine:
@@ -258,7 +259,7 @@ async def test_S8_what_is_revoked_before_it_left_never_leaves(engine: Engine) ->
     """An industry that takes nothing for a while sees the end of a share and not its text."""
     await joined(engine, "acme", "globex")
     await approved(engine, "globex", "Churn is seasonal")
-    await engine.industry("retail").pause()
+    await engine.industry("retail").admin.pause()
     (line,) = await promoted(engine, "acme", "Returns double after discounts")
     patterns = engine.tenant("acme").patterns
     proposal = await patterns.propose(line)
@@ -266,9 +267,9 @@ async def test_S8_what_is_revoked_before_it_left_never_leaves(engine: Engine) ->
         e.PatternApproved(proposal=proposal.id, industry="retail", share="ab", text=proposal.text, by="ann")
     )
     await engine.settle()
-    assert ["ab"] == [row.share for row in shares(await engine.tenant("acme").rows(PATTERNS))]
+    assert ["ab"] == [row.share for row in shares(await engine.tenant("acme").views.rows(PATTERNS))]
     await engine.tenant("acme").agent_md.remove(line)
-    await engine.industry("retail").resume()
+    await engine.industry("retail").admin.resume()
     await engine.settle()
     assert ["Churn is seasonal"] == await texts(engine, "globex")
     assert "discounts" not in await told(engine, "retail")
@@ -281,13 +282,19 @@ async def test_S8_all_of_it_is_seen_as_it_was_and_made_again(tmp_path: Path) -> 
         await joined(engine, "acme", "globex")
         await approved(engine, "acme", "Returns double")
     async with memory_engine.open(path) as engine:
-        before = [await engine.tenant("acme").view("patterns"), await engine.industry("retail").view("pattern_pool")]
+        before = [
+            await engine.tenant("acme").views.read("patterns"),
+            await engine.industry("retail").views.read("pattern_pool"),
+        ]
         for thread in (engine.tenant("acme"), engine.industry("retail")):
-            await thread.rebuild()
-            assert (await thread.verify()).ok
-        after = [await engine.tenant("acme").view("patterns"), await engine.industry("retail").view("pattern_pool")]
+            await thread.replay.rebuild()
+            assert (await thread.replay.verify()).ok
+        after = [
+            await engine.tenant("acme").views.read("patterns"),
+            await engine.industry("retail").views.read("pattern_pool"),
+        ]
         assert before == after
-        assert {} == await engine.industry("retail").view("pattern_pool", at=0)
+        assert {} == await engine.industry("retail").views.read("pattern_pool", at=0)
 
 
 OPERATIONS = st.lists(

@@ -14,6 +14,7 @@ import memory_engine
 from memory_engine import Engine, Thread, errors
 from memory_engine import events as e
 from memory_engine.llm.vectors import Vector
+from memory_engine.thread import handle_of
 from memory_engine.views.playbooks.events import playbook_id
 from memory_engine.views.playbooks.flows import Flows
 from memory_engine.views.playbooks.playbook import Playbook
@@ -35,7 +36,7 @@ async def conversation(engine: Engine, thread_id: str = "t", *, user_id: str = "
 
 async def revenue_flow(thread: Thread, flow_id: str = "f1", query: str = QUERY) -> None:
     """A flow that completes."""
-    await thread.flows.completed(
+    await thread.views.flows.completed(
         "revenue_report",
         user_query=query,
         slots={"metric": "revenue"},
@@ -52,14 +53,14 @@ def of_user(engine: Engine) -> Playbooks:
 
 async def statuses(thread: Thread) -> list[str]:
     """What became of each flow."""
-    return [record.status for record in await thread.flows.all()]
+    return [record.status for record in await thread.views.flows.all()]
 
 
 async def test_S6_positive_feedback_promotes_at_once(engine: Engine) -> None:
     """The whole trajectory is the user's playbook then, with the way back to its flow."""
     thread = await conversation(engine)
     await revenue_flow(thread)
-    record = await thread.flows.feedback(True, content="just right")
+    record = await thread.views.flows.feedback(True, content="just right")
     (playbook,) = await of_user(engine).all()
     assert ("revenue_report", {"metric": "revenue"}, CALLS) == (
         playbook.flow_dact,
@@ -67,7 +68,7 @@ async def test_S6_positive_feedback_promotes_at_once(engine: Engine) -> None:
         playbook.tool_calls,
     )
     assert (QUERY, "a line chart", 1) == (playbook.user_query, playbook.outcome, playbook.count)
-    said = next(event.id for event in await thread.latest(3) if isinstance(event.event, e.FeedbackGiven))
+    said = next(event.id for event in await thread.replay.latest(3) if isinstance(event.event, e.FeedbackGiven))
     assert ("t", (record.event_id, said)) == (playbook.times[0].source_thread, playbook.times[0].sources)
     assert ("promoted", "positive feedback: just right") == (record.status, record.reason)
 
@@ -87,7 +88,7 @@ async def test_S6_going_on_without_a_correction_promotes(engine: Engine, message
     """The next request, or thanks, is satisfaction; the reason is recorded."""
     thread = await conversation(engine)
     await revenue_flow(thread)
-    (promoted,) = await thread.flows.review(message)
+    (promoted,) = await thread.views.flows.review(message)
     assert "f1" == promoted.flow_id
     assert promoted.reason.startswith(("request:", "satisfaction:"))
     assert [QUERY] == [playbook.user_query for playbook in await of_user(engine).all()]
@@ -100,8 +101,8 @@ async def test_S6_a_correction_leaves_it_unpromoted_with_the_reason(engine: Engi
     """It is recorded as feedback; what the user says afterwards about other things does not promote it."""
     thread = await conversation(engine)
     await revenue_flow(thread)
-    assert () == await thread.flows.review(message)
-    assert () == await thread.flows.review("Now show churn for Germany")
+    assert () == await thread.views.flows.review(message)
+    assert () == await thread.views.flows.review("Now show churn for Germany")
     (feedback,) = [event.event async for event in thread.events() if isinstance(event.event, e.FeedbackGiven)]
     assert (False, "f1") == (feedback.satisfied, feedback.flow_id)
     assert feedback.content
@@ -114,9 +115,9 @@ async def test_S6_what_says_too_little_decides_nothing(engine: Engine, message: 
     """The flow waits for the next message."""
     thread = await conversation(engine)
     await revenue_flow(thread)
-    assert () == await thread.flows.review(message)
+    assert () == await thread.views.flows.review(message)
     assert ["completed"] == await statuses(thread)
-    assert 1 == len(await thread.flows.review("Now show churn for Germany"))
+    assert 1 == len(await thread.views.flows.review("Now show churn for Germany"))
 
 
 async def test_S6_a_correction_is_of_the_last_flow(engine: Engine) -> None:
@@ -124,21 +125,21 @@ async def test_S6_a_correction_is_of_the_last_flow(engine: Engine) -> None:
     thread = await conversation(engine)
     await revenue_flow(thread, "f1")
     await revenue_flow(thread, "f2", "Show churn")
-    await thread.flows.review("No, that's wrong")
+    await thread.views.flows.review("No, that's wrong")
     assert ["completed", "rejected"] == await statuses(thread)
-    assert ["f1"] == [event.flow_id for event in await thread.flows.review("Next, the margins please")]
+    assert ["f1"] == [event.flow_id for event in await thread.views.flows.review("Next, the margins please")]
 
 
 async def test_S6_feedback_outweighs_a_correction(engine: Engine) -> None:
     """A person's explicit word decides, whatever their message sounded like; negative feedback keeps it out."""
     thread = await conversation(engine)
     await revenue_flow(thread)
-    await thread.flows.feedback(False, content="too slow")
+    await thread.views.flows.feedback(False, content="too slow")
     assert ("rejected", "too slow") == (
-        (await thread.flows.get("f1")).status,
-        (await thread.flows.get("f1")).reason,
+        (await thread.views.flows.get("f1")).status,
+        (await thread.views.flows.get("f1")).reason,
     )
-    await thread.flows.feedback(True, flow_id="f1")
+    await thread.views.flows.feedback(True, flow_id="f1")
     assert ["promoted"] == await statuses(thread)
     assert 1 == len(await of_user(engine).all())
 
@@ -148,15 +149,15 @@ async def test_S6_a_flow_is_promoted_once(engine: Engine) -> None:
     thread = await conversation(engine)
     await revenue_flow(thread)
     await asyncio.gather(
-        thread.flows.feedback(True),
-        thread.flows.feedback(True),
-        thread.flows.review("thanks!"),
+        thread.views.flows.feedback(True),
+        thread.views.flows.feedback(True),
+        thread.views.flows.review("thanks!"),
         return_exceptions=False,
     )
     await revenue_flow(thread)
-    await thread.flows.feedback(True)
-    await thread.flows.feedback(False)
-    await thread.flows.review("Now show churn for Germany")
+    await thread.views.flows.feedback(True)
+    await thread.views.flows.feedback(False)
+    await thread.views.flows.review("Now show churn for Germany")
     assert ["promoted"] == await statuses(thread)
     assert [1] == [playbook.count for playbook in await of_user(engine).all()]
 
@@ -165,19 +166,19 @@ async def test_S6_without_a_user_nobody_keeps_it(engine: Engine) -> None:
     """The satisfaction is recorded; there is no one whose playbook it could be."""
     thread = await conversation(engine, user_id="")
     await revenue_flow(thread)
-    assert "liked" == (await thread.flows.feedback(True)).status
-    assert () == await thread.flows.review("Now show churn for Germany")
-    assert None is await thread.flows.prepare("revenue_report", QUERY)
+    assert "liked" == (await thread.views.flows.feedback(True)).status
+    assert () == await thread.views.flows.review("Now show churn for Germany")
+    assert None is await thread.views.flows.prepare("revenue_report", QUERY)
 
 
 async def test_S6_feedback_on_no_flow_is_an_error(engine: Engine) -> None:
     """Before any flow, or on one that is not there, nothing is written."""
     thread = await conversation(engine)
     with pytest.raises(errors.UnknownFlow, match="no flow yet"):
-        await thread.flows.feedback(True)
+        await thread.views.flows.feedback(True)
     await revenue_flow(thread)
     with pytest.raises(errors.UnknownFlow, match="no flow 'f9'"):
-        await thread.flows.feedback(True, flow_id="f9")
+        await thread.views.flows.feedback(True, flow_id="f9")
     assert 1 == (await thread.info()).events
 
 
@@ -191,8 +192,8 @@ async def test_S6_a_judge_of_ones_own_reads_the_messages() -> None:
     async with memory_engine.open(":memory:") as engine:
         thread = await conversation(engine)
         await revenue_flow(thread)
-        assert () == await Flows(thread, judge=Strict()).review("thanks!")
-        assert f"nothing pleases about {QUERY}" == (await thread.flows.get("f1")).reason
+        assert () == await Flows(handle_of(thread), judge=Strict()).review("thanks!")
+        assert f"nothing pleases about {QUERY}" == (await thread.views.flows.get("f1")).reason
 
 
 # the user's side
@@ -277,13 +278,13 @@ async def test_S6_forgetting_the_flow_reaches_the_playbook(engine: Engine) -> No
     for name, query in (("a", "Show me the secret project"), ("b", QUERY)):
         thread = await conversation(engine, name)
         await revenue_flow(thread, "f1", query)
-        await thread.flows.feedback(True)
+        await thread.views.flows.feedback(True)
     assert [2] == [playbook.count for playbook in await of_user(engine).all()]
     for name, left in (("a", [QUERY]), ("b", [])):
         thread = engine.thread(name)
-        await thread.forget(event_ids=[(await thread.flows.get("f1")).event_id])
+        await thread.forget(event_ids=[(await thread.views.flows.get("f1")).event_id])
         assert left == [playbook.user_query for playbook in await of_user(engine).all()]
-        assert () == await thread.flows.all()
+        assert () == await thread.views.flows.all()
     assert () == await of_user(engine).find("secret project")
 
 
@@ -291,9 +292,9 @@ async def test_S6_forgetting_feedback_lets_the_flow_wait_again(engine: Engine) -
     """What was said is gone; the run is as it was before."""
     thread = await conversation(engine)
     await revenue_flow(thread)
-    record = await thread.flows.feedback(False, content="my boss hates it")
+    record = await thread.views.flows.feedback(False, content="my boss hates it")
     await thread.forget(event_ids=[record.judged_event_id])
-    assert ("completed", "") == ((await thread.flows.get("f1")).status, (await thread.flows.get("f1")).reason)
+    assert ("completed", "") == ((await thread.views.flows.get("f1")).status, (await thread.flows.get("f1")).reason)
 
 
 async def test_X4_playbooks_of_the_past(tmp_path: Path) -> None:
@@ -302,7 +303,7 @@ async def test_X4_playbooks_of_the_past(tmp_path: Path) -> None:
     async with memory_engine.open(path) as engine:
         thread = await conversation(engine)
         await revenue_flow(thread)
-        await thread.flows.feedback(True)
+        await thread.views.flows.feedback(True)
         before = await of_user(engine).all()
         await of_user(engine).remove(before[0].id)
     async with memory_engine.open(path) as engine:
@@ -310,10 +311,10 @@ async def test_X4_playbooks_of_the_past(tmp_path: Path) -> None:
         assert () == await playbooks.find(LIKE_IT)
         assert before == await playbooks.all(at=1)
         assert list(before) == [match.playbook for match in await playbooks.find(LIKE_IT, at=1)]
-        assert ["completed"] == [record.status for record in await engine.thread("t").flows.all(at=1)]
+        assert ["completed"] == [record.status for record in await engine.thread("t").views.flows.all(at=1)]
         for report in await engine.verify():
             assert report.ok
-        await engine.user("u", tenant_id="acme").rebuild()
+        await engine.user("u", tenant_id="acme").replay.rebuild()
         assert before == await playbooks.all(at=1)
 
 
@@ -324,9 +325,9 @@ async def test_S6_prepare_puts_the_playbook_on_the_scratchpad(engine: Engine) ->
     """In another conversation of the user: the recipe, marked as recalled, for the skill to follow."""
     first = await conversation(engine, "first")
     await revenue_flow(first)
-    await first.flows.feedback(True)
+    await first.views.flows.feedback(True)
     second = await conversation(engine, "second")
-    playbook = await second.flows.prepare("revenue_report", LIKE_IT)
+    playbook = await second.views.flows.prepare("revenue_report", LIKE_IT)
     (snippet,) = await second.scratchpad.read()
     assert isinstance(playbook, Playbook)
     assert (playbook.text, "revenue_report", True) == (snippet.text, snippet.flow, snippet.recalled)
@@ -346,12 +347,12 @@ async def test_S6_prepare_writes_once_a_request(engine: Engine) -> None:
     thread = await conversation(engine)
     await thread.dispatch(e.UserMessage(content=LIKE_IT))
     for _ in range(2):
-        await thread.flows.prepare("revenue_report", LIKE_IT)
+        await thread.views.flows.prepare("revenue_report", LIKE_IT)
         await thread.scratchpad.read(flow="revenue_report")
-    await asyncio.gather(*(thread.flows.prepare("revenue_report", LIKE_IT) for _ in range(3)))
+    await asyncio.gather(*(thread.views.flows.prepare("revenue_report", LIKE_IT) for _ in range(3)))
     assert 1 == len(await thread.scratchpad.read())
     await thread.dispatch(e.UserMessage(content=LIKE_IT))
-    await thread.flows.prepare("revenue_report", LIKE_IT)
+    await thread.views.flows.prepare("revenue_report", LIKE_IT)
     assert 2 == len(await thread.scratchpad.read())
 
 
@@ -360,10 +361,10 @@ async def test_S6_prepare_leaves_what_does_not_fit(engine: Engine) -> None:
     await of_user(engine).save("revenue_report", user_query=QUERY)
     thread = await conversation(engine)
     stranger = await conversation(engine, "s", user_id="v")
-    assert None is await thread.flows.prepare("churn_report", LIKE_IT)
-    assert None is await thread.flows.prepare("revenue_report", "Book a table for two")
-    assert None is await thread.flows.prepare("revenue_report", LIKE_IT, threshold=1.0)
-    assert None is await stranger.flows.prepare("revenue_report", LIKE_IT)
+    assert None is await thread.views.flows.prepare("churn_report", LIKE_IT)
+    assert None is await thread.views.flows.prepare("revenue_report", "Book a table for two")
+    assert None is await thread.views.flows.prepare("revenue_report", LIKE_IT, threshold=1.0)
+    assert None is await stranger.views.flows.prepare("revenue_report", LIKE_IT)
     assert () == await thread.scratchpad.read()
 
 
@@ -371,7 +372,7 @@ async def test_S6_a_recalled_playbook_is_not_promoted_as_a_finding(engine: Engin
     """It came out of memory: saving a report does not carry it to agent.md."""
     await of_user(engine).save("revenue_report", user_query="Always show revenue by month", outcome="always good")
     thread = await conversation(engine)
-    await thread.flows.prepare("revenue_report", "Always show revenue by month")
+    await thread.views.flows.prepare("revenue_report", "Always show revenue by month")
     report = await thread.promotion.report_saved("r")
     assert () == report.promoted
     assert () == await engine.tenant("acme").agent_md.lines()
@@ -450,9 +451,9 @@ async def test_S6_a_flow_with_a_secret_becomes_no_playbook(
     """However content its user is: its recipe would come back into prompts. The feedback is kept."""
     thread = await conversation(engine)
     calls = [e.PlaybookCall("login", parameters)]
-    await thread.flows.completed("login", user_query=query, tool_calls=calls, outcome=outcome, flow_id="f1")
-    assert () == await thread.flows.review("Perfect, thanks!")
-    assert "liked" == (await thread.flows.feedback(True)).status
+    await thread.views.flows.completed("login", user_query=query, tool_calls=calls, outcome=outcome, flow_id="f1")
+    assert () == await thread.views.flows.review("Perfect, thanks!")
+    assert "liked" == (await thread.views.flows.feedback(True)).status
     assert () == await of_user(engine).all()
 
 
@@ -460,7 +461,7 @@ async def test_S6_what_follows_a_doubt_promotes_nothing(engine: Engine) -> None:
     """A reply that is neither praise nor a request alone keeps the flow out: later thanks may be for something else."""
     thread = await conversation(engine)
     await revenue_flow(thread)
-    assert () == await thread.flows.review("Great, now it's broken")
-    assert () == await thread.flows.review("Perfect, thanks!")
-    assert "it says more than praise: 'now it's broken'" == (await thread.flows.get("f1")).reason
+    assert () == await thread.views.flows.review("Great, now it's broken")
+    assert () == await thread.views.flows.review("Perfect, thanks!")
+    assert "it says more than praise: 'now it's broken'" == (await thread.views.flows.get("f1")).reason
     assert ["rejected"] == await statuses(thread)

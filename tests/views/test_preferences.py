@@ -214,7 +214,7 @@ async def test_S2_many_tasks_update_at_once(engine: Engine) -> None:
     """Every update is in the log, and the last one holds."""
     user = engine.user("u1")
     await asyncio.gather(*(user.preferences.update("n", n) for n in range(50)))
-    last = (await user.latest(1))[0].event
+    last = (await user.replay.latest(1))[0].event
     assert isinstance(last, e.PreferenceUpdated)
     assert (50, last.value) == ((await user.info()).events, await user.preferences.get("n"))
 
@@ -319,7 +319,7 @@ async def test_X7_a_forgotten_preference_is_gone_everywhere(tmp_path: Path) -> N
     async with memory_engine.open(path) as engine:
         user = engine.user("u1")
         assert (None, "Oslo") == (await user.preferences.get("secret"), await user.preferences.get("city"))
-        assert (await user.verify()).ok
+        assert (await user.replay.verify()).ok
 
 
 async def test_X1_rebuilt_preferences_are_the_same() -> None:
@@ -329,8 +329,8 @@ async def test_X1_rebuilt_preferences_are_the_same() -> None:
         await user.preferences.seed({"verbosity": "concise"}, persona="data_savvy")
         await user.preferences.update("dashboard", {"a": [1, 2]}, reason="asked")
         before = await user.preferences.all()
-        await user.rebuild()
-        assert (before, True) == (await user.preferences.all(), (await user.verify()).ok)
+        await user.replay.rebuild()
+        assert (before, True) == (await user.preferences.all(), (await user.replay.verify()).ok)
 
 
 KEYS = st.sampled_from(["a", "b", "ü", "a/b"])

@@ -12,10 +12,12 @@ import memory_engine
 from memory_engine import Engine, EngineConfig, Thread, errors
 from memory_engine import events as e
 from memory_engine.core.records import NewEvent
+from memory_engine.engine import kernel_of
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.store.protocol import CommitUnit
 from memory_engine.testing import FaultyStore
+from memory_engine.thread import handle_of
 from memory_engine.views.promotion.fold import Verdict
 from memory_engine.views.promotion.judge import Placement
 from memory_engine.views.promotion.scorers import PromotionContext, Salience, Score, Scorer
@@ -218,7 +220,7 @@ async def test_S5_a_route_of_ones_own_chooses_the_target(engine: Engine) -> None
     def to_the_user(_snippet: Snippet) -> Placement:
         return Placement("preferences", "mine", "house rule")
 
-    report = await Promotion(thread, route=to_the_user).report_saved("r")
+    report = await Promotion(handle_of(thread), route=to_the_user).report_saved("r")
     assert "preferences: house rule" in report.verdicts[0].reason
     assert RULE == await engine.user("u", tenant_id="acme").preferences.get("mine")
 
@@ -275,7 +277,7 @@ async def test_S5_the_same_verdict_twice_promotes_once(engine: Engine) -> None:
     )
     for verdict in (line, taste) * 2:
         await thread.dispatch(NewEvent(verdict, id=f"verdict on {verdict.snippet}"))
-        await thread.delivered()
+        await thread.views.delivered()
     assert [1] == [len(line.promotions) for line in await engine.tenant("acme").agent_md.lines()]
     assert 1 == (await engine.user("u", tenant_id="acme").info()).events
 
@@ -334,7 +336,7 @@ async def test_S5_a_fork_does_not_count_as_another_source(engine: Engine) -> Non
     verdict = (await thread.promotion.report_saved("r")).verdicts[0]
     fork = await thread.fork(at=verdict.seq, thread_id="fork")
     await fork.dispatch(e.UserMessage(content="on my own"))
-    await fork.delivered()
+    await fork.views.delivered()
     assert [1] == [len(line.promotions) for line in await engine.tenant("acme").agent_md.lines()]
     assert ["it was promoted before"] == [one.reason for one in (await fork.promotion.report_saved("r")).skipped]
 
@@ -379,7 +381,7 @@ async def test_S5_verdicts_outlive_the_engine(tmp_path: Path) -> None:
         assert before == await thread.promotion.verdicts()
         assert () == await thread.promotion.verdicts(at=before[0].seq - 1)
         assert all(report.ok for report in await engine.verify())
-        await thread.rebuild()
+        await thread.replay.rebuild()
         assert before == await thread.promotion.verdicts()
 
 
@@ -434,7 +436,7 @@ async def test_S5_a_snippet_forgotten_while_it_is_judged_is_not_promoted() -> No
 
 async def _waiting(engine: Engine, count: int) -> None:
     """Wait until so many requests are in the queue of the thread."""
-    runtime = engine.kernel[OpenThreads].get("t")
+    runtime = kernel_of(engine)[OpenThreads].get("t")
     assert runtime is not None
     while len(runtime.queue) < count:  # noqa: ASYNC110 - nothing tells when a request joins a queue that is paused
         await asyncio.sleep(0)
@@ -444,15 +446,15 @@ async def test_S5_a_snippet_forgotten_before_its_verdict_has_its_turn_is_taken_b
     """In a queue that waits, a forgetting stands before the verdict: then the verdict leaves nothing behind."""
     thread = await noted(engine, RULE)
     await thread.dispatch(e.ReportSaved(title="r"), event_id="report-1")
-    await thread.pause()
+    await thread.admin.pause()
     forgetting = asyncio.create_task(thread.forget(chunk_ids=["1.1"]))
     await _waiting(engine, 1)
     evaluation = asyncio.create_task(thread.promotion.evaluate(trigger="report-1"))
     await _waiting(engine, 2)
-    await thread.resume()
+    await thread.admin.resume()
     await forgetting
     report = await evaluation
-    await thread.delivered()
+    await thread.views.delivered()
     assert ((), []) == (report.verdicts, await lines(engine))
 
 

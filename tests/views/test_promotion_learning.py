@@ -70,8 +70,8 @@ async def test_S5_findings_are_rebuilt(tmp_path: Path) -> None:
     async with memory_engine.open(path) as engine:
         await (await noted(engine, PLAIN, thread_id="a")).promotion.report_saved("r")
     async with memory_engine.open(path) as engine:
-        assert (await engine.user("u", tenant_id="acme").verify()).ok
-        await engine.user("u", tenant_id="acme").rebuild()
+        assert (await engine.user("u", tenant_id="acme").replay.verify()).ok
+        await engine.user("u", tenant_id="acme").replay.rebuild()
         second = await noted(engine, PLAIN, thread_id="b")
         assert {PLAIN: "agent_md"} == targets((await second.promotion.report_saved("r")).verdicts)
 

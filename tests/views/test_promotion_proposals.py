@@ -6,6 +6,7 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, Thread, UserMessage, errors
+from memory_engine.thread import handle_of
 
 WISH = "Please answer in Norwegian from now on."
 
@@ -87,8 +88,8 @@ async def test_a_proposal_is_made_once(engine: Engine) -> None:
     """However often it is asked for, and not for what stands already."""
     thread = await talk(engine, WISH, "Never use emojis.")
     first = await thread.promotion.propose()
-    before = await thread.last_seq()
-    assert (first, before) == (await thread.promotion.propose(), await thread.last_seq())
+    before = await handle_of(thread).last_seq()
+    assert (first, before) == (await thread.promotion.propose(), await handle_of(thread).last_seq())
     assert 2 == len(await thread.promotion.proposals())
 
 
@@ -126,4 +127,4 @@ async def test_a_forgotten_message_takes_its_proposal_and_preference_along(tmp_p
         await thread.forget(event_ids=[message])
         assert None is await engine.user("ann", tenant_id="acme").preferences.get("language")
         assert ["Never use emojis."] == [one.content for one in await thread.promotion.proposals()]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok

@@ -14,6 +14,7 @@ from attrs import field, frozen
 import memory_engine
 from memory_engine import Engine, LlmToolCall, Thread, ToolCall, ToolResult
 from memory_engine.events import PlaybookCall
+from memory_engine.thread import handle_of
 from tests.engine.test_real_conversations import RECORDINGS, ROOT, faults, recorded
 
 TALKS = ROOT.parent / "shared" / "data" / "locomo" / "dev.json"
@@ -107,7 +108,7 @@ class Driven:
 
 async def seen(thread: Thread, at: int | None = None) -> Seen:
     """The views of a conversation, as they are or were."""
-    views = {name: await thread.view(name, at=at) for name in VIEWS}
+    views = {name: await thread.views.read(name, at=at) for name in VIEWS}
     seq = (await thread.info()).events if at is None else at
     said = await thread.conversation.messages(at=at)
     return Seen(thread.id, seq, views, said, [snippet.text for snippet in await thread.scratchpad.read(at=at)])
@@ -162,14 +163,14 @@ class Loop:
         await thread.memory.append("episodic", f"{question}\n{answer}")
         if self._calls:
             flow = self._calls[-1].tool_id
-            await thread.flows.completed(flow, user_query=question, tool_calls=self._calls, outcome=answer[:300])
+            await thread.views.flows.completed(flow, user_query=question, tool_calls=self._calls, outcome=answer[:300])
             await thread.scratchpad.write(answer[:300], flow=flow)
 
     def _check(self, messages: Sequence[Mapping[str, object]], place: int) -> None:
         self._driven.wrong.extend(f"{self._thread.id} at {place}: {fault}" for fault in faults(messages))
 
     async def _check_limits(self, place: int) -> None:
-        limits = self._thread.kernel.config.conversation
+        limits = handle_of(self._thread).kernel.config.conversation
         exchanges = await self._thread.conversation.exchanges()
         summary = await self._thread.conversation.summary()
         held = {
@@ -240,7 +241,7 @@ async def test_driven_threads_verify_and_rebuild_to_the_same_rows(driven: Driven
         for info in infos:
             thread = engine.thread(info.id)
             before = await seen(thread)
-            await thread.rebuild()
+            await thread.replay.rebuild()
             assert before == await seen(thread)
         assert all(report.ok for report in await engine.verify())
 
@@ -249,7 +250,7 @@ async def test_driven_threads_verify_and_rebuild_to_the_same_rows(driven: Driven
 async def test_flows_of_recorded_conversations_are_judged(driven: Driven) -> None:
     """What the person says next decides: each flow but the last of a talk has a verdict with its reason."""
     async with memory_engine.open(driven.db) as engine:
-        judged = [flow for thread in await conversations(engine) for flow in await thread.flows.all()]
+        judged = [flow for thread in await conversations(engine) for flow in await thread.views.flows.all()]
     assert {"promoted", "rejected"} <= {flow.status for flow in judged}
     assert all(flow.reason for flow in judged if flow.status != "completed")
 

@@ -25,7 +25,7 @@ async def test_S1_what_is_written_is_read(engine: Engine) -> None:
     written = [await thread.scratchpad.write(text, flow=flow) for flow, text in said.items()]
     assert tuple(written) == await thread.scratchpad.read()
     assert [("analyze", 1, False), ("segment", 2, False)] == [(s.flow, s.seq, s.recalled) for s in written]
-    assert "Sales dip on Sundays." == (await thread.chunk(written[0].id)).content
+    assert "Sales dip on Sundays." == (await thread.replay.chunk(written[0].id)).content
 
 
 async def test_S1_a_flow_reads_its_own_snippets(engine: Engine) -> None:
@@ -73,7 +73,7 @@ async def test_S1_use_survives_a_restart_and_a_replay(tmp_path: Path) -> None:
         assert ["one", "three"] == await texts(thread.scratchpad)
         await thread.scratchpad.write("four")
         assert ["three", "four"] == await texts(thread.scratchpad)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_S1_the_scratchpad_is_in_the_context(engine: Engine) -> None:
@@ -99,7 +99,7 @@ async def test_S1_compaction_leaves_the_scratchpad_alone(engine: Engine) -> None
     for n in range(10):
         await thread.scratchpad.write(f"finding {n}")
         await thread.dispatch(UserMessage(content=f"Order {n} of ten chairs goes to the northern hall."))
-    await thread.settle()
+    await thread.compaction.settle()
     assert [f"finding {n}" for n in range(10)] == await texts(thread.scratchpad)
     assert any(chunk.type == "compacted" for chunk in (await thread.state()).chunks())
 
@@ -158,7 +158,7 @@ async def test_S1_the_scratchpad_is_an_lru_cache(steps: list[tuple[str, bool, in
                 for key in list(model)[: max(0, len(model) - cap)]:
                     del model[key]
         assert {s.id: s.text for s in await thread.scratchpad.read()} == model
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_S1_a_retried_write_after_a_restart_is_the_first(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ async def test_C4_sessions_may_be_named_by_the_caller(thread: Thread) -> None:
 async def test_C4_the_words_go_with_the_session(thread: Thread) -> None:
     """What was seen on the screen is no longer in the context; the tools' results stay, as results do."""
     await thread.screen.inject("here", TOOLS[:1])
-    await thread.end_session()
+    await thread.admin.end_session()
     assert [("assistant", None), ("tool", "a tank")] == contents((await thread.context()).messages)
 
 
@@ -159,7 +159,7 @@ async def test_C4_forks_and_the_past_have_their_own_screen(thread: Thread) -> No
     await thread.screen.inject("here")
     assert [False, True] == [await thread.screen.is_injected(at=seq) for seq in (1, 2)]
     assert 1 == len(await fork.screen.inject("there"))
-    assert (True, True) == ((await thread.verify()).ok, (await fork.verify()).ok)
+    assert (True, True) == ((await thread.replay.verify()).ok, (await fork.verify()).ok)
 
 
 @pytest.mark.parametrize("text", ["", "\x00", "😀" * 10_000, "\u202eright to left\u202c", "x" * 1_000_000])
@@ -170,4 +170,4 @@ async def test_C4_any_text_may_stand_on_a_screen(thread: Thread, text: str) -> N
     current = await thread.screen.current()
     assert current is not None
     assert (text, text) == (current.content, entry.result)
-    assert (await thread.verify()).ok
+    assert (await thread.replay.verify()).ok

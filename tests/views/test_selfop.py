@@ -141,7 +141,7 @@ async def test_L5_an_agent_reads_on_in_a_long_result(engine: Engine) -> None:
     """By the reference that off-loading left in its context."""
     own, thread = await tools(engine), engine.thread("t")
     await thread.dispatch(ToolResult(call_id="c", content="0123456789" * 3_000))
-    await thread.offload()
+    await thread.compaction.offload()
     opened = await own.call("memory_open", {"reference": 'open("1.0")', "start": 26_000})
     assert ("[recalled from memory] characters 26000 to 30000 of 30000", 4_000) == (
         opened.text.splitlines()[0], len(opened.text.splitlines()[1])
@@ -279,5 +279,5 @@ async def test_an_agent_does_not_wait_for_a_model_that_summarises() -> None:
             answer = await asking
         assert ("background" in answer.text, answer.data["is_done"]) == (True, False)
         compactor.release.set()
-        await thread.settle()
+        await thread.compaction.settle()
         assert 1 == len(list((await thread.state()).chunks()))

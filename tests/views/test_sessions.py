@@ -17,6 +17,7 @@ from memory_engine.events import (
     TextPart,
     UserMessage,
 )
+from memory_engine.thread import handle_of
 from memory_engine.views.sessions.events import SharedState
 from memory_engine.views.sessions.view import Session, Shared
 
@@ -36,7 +37,7 @@ def kept(name: str, shared: str = "", **state: int) -> NewEvent:
 
 async def begun(engine: memory_engine.Engine) -> Session:
     """A session."""
-    session = Session(await engine.create_thread("t", user_id="ann"))
+    session = Session(handle_of(await engine.create_thread("t", user_id="ann")))
     await session.begin(SessionBegun(timestamp=1.0, state='{"a":[1]}'), expected_seq=0)
     return session
 
@@ -67,40 +68,40 @@ async def test_an_erased_text_is_empty_and_a_forgotten_entry_is_gone() -> None:
         session = await begun(engine)
         await session.keep(kept("e1", a=7), [NewEvent(UserMessage(content="Hello, Ann."))], TEXTS)
         thread = engine.thread("t")
-        await thread.erase(seqs=[2])
+        await thread.admin.erase(seqs=[2])
         [entry] = await session.entries(await session.entry_rows())
         assert ENTRY | {"parts": [{"text": ""}, {"text": "Not said."}]} == entry.entry
         await thread.forget(seqs=[3])
         assert [] == await session.entry_rows()
         assert {} == await session.state()
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_shared_state_lives_with_its_owner_and_outlives_its_session() -> None:
     """It arrives once; what a session that is to be deleted has set is set anew, and nothing else."""
     async with memory_engine.open(":memory:") as engine:
-        session, shared = await begun(engine), Shared(engine.user("ann"), "shop")
+        session, shared = await begun(engine), Shared(handle_of(engine.user("ann")), "shop")
         await shared.outlive("t")
         await session.keep(kept("e1", '{"x":1,"y":null}'), [], {})
-        await engine.thread("t").delivered()
+        await engine.thread("t").views.delivered()
         assert {"x": 1, "y": None} == await shared.state()
-        assert {} == await Shared(engine.user("ann"), "other").state()
+        assert {} == await Shared(handle_of(engine.user("ann")), "other").state()
         await shared.outlive("another")
         await shared.outlive("t")
         await shared.outlive("t")
-        assert 2 == await engine.user("ann").last_seq()
-        await engine.thread("t").delete()
+        assert 2 == await handle_of(engine.user("ann")).last_seq()
+        await engine.thread("t").admin.delete()
         assert {"x": 1, "y": None} == await shared.state()
 
 
 async def test_a_thread_without_a_session_has_none_and_state_that_is_none_sets_nothing() -> None:
     """Whatever an event of this type says."""
     async with memory_engine.open(":memory:") as engine:
-        assert await Session(engine.thread("none")).head() is None
+        assert await Session(handle_of(engine.thread("none"))).head() is None
         thread = await engine.create_thread("t")
-        assert await Session(thread).head() is None
+        assert await Session(handle_of(thread)).head() is None
         await thread.dispatch(SessionBegun(timestamp=1.0, state="[1"))
-        assert {} == await Session(thread).state()
+        assert {} == await Session(handle_of(thread)).state()
 
 
 @pytest.mark.parametrize("key", ["\U0010ffffz", "\U0010ffff", "a:b", "", "state:"])
@@ -108,9 +109,9 @@ async def test_a_value_has_any_key(key: str) -> None:
     """Also one that sorts behind all others: it is among the session's values, and among those that sessions share."""
     async with memory_engine.open(":memory:") as engine:
         thread = await engine.create_thread("t", user_id="ann")
-        session = Session(thread)
+        session = Session(handle_of(thread))
         await session.begin(SessionBegun(timestamp=1.0, state=json.dumps({key: 1, "b": 2})), expected_seq=0)
         assert {key: 1, "b": 2} == await session.state()
         assert (1, True) == (await session.value(key), await session.has(key))
         await thread.dispatch(SharedStateSet(app="shop", state=json.dumps({key: 3})))
-        assert {key: 3} == await Shared(thread, "shop").state()
+        assert {key: 3} == await Shared(handle_of(thread), "shop").state()

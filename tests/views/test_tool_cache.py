@@ -14,6 +14,7 @@ import memory_engine
 from memory_engine import Engine, EngineConfig, Thread, errors
 from memory_engine import events as e
 from memory_engine.core.tool_calls import cache_key, canonical
+from memory_engine.engine import kernel_of
 from memory_engine.errors import StorageBusy
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore, ManualClock
@@ -52,7 +53,7 @@ async def test_C3_a_cached_result_is_found() -> None:
         assert ("a tank", 3, 3, "c1", 1, False) == (
             found.result, found.remaining, found.duration, found.call_id, found.hits, found.proactive
         )  # fmt: skip
-        recorded = (await thread.latest(2))[0]
+        recorded = (await thread.replay.latest(2))[0]
         assert (recorded.id, recorded.seq, recorded.recorded_at) == (found.event_id, found.seq, found.cached_at)
 
 
@@ -220,7 +221,7 @@ async def test_C3_time_travel_and_forks_have_their_own_cache(engine: Engine) -> 
     past = await thread.tool_cache.peek("get", {}, at=2)
     assert past is not None
     assert (1, []) == (past.remaining, await thread.tool_cache.entries(at=0))
-    assert (await thread.verify()).ok
+    assert (await thread.replay.verify()).ok
 
 
 async def test_C3_forgetting_reaches_the_cache(engine: Engine) -> None:
@@ -280,7 +281,7 @@ async def test_C3_equal_calls_at_once_run_the_tool_once(engine: Engine) -> None:
     gate.set()
     made = await asyncio.gather(*calls)
     assert (1, ["a"] * 20, 19) == (tool.runs, [c.result for c in made], sum(c.hit for c in made))
-    assert {} == engine.kernel.made(Flights)
+    assert {} == kernel_of(engine).made(Flights)
 
 
 async def test_C3_calls_with_other_parameters_do_not_wait_for_each_other(engine: Engine) -> None:
@@ -350,13 +351,13 @@ async def test_C3_the_end_of_an_exchange_touches_what_expires_and_nothing_else(e
         [e.ToolResultCached(tool="t", parameters=f'{{"n":{n}}}', result="r", duration=99) for n in range(3000)]
     )
     await thread.tool_cache.add("short", {}, "r", 1)
-    before = dict((await thread.rows(TOOL_CACHE)).encoded())
+    before = dict((await thread.views.rows(TOOL_CACHE)).encoded())
     await finish(thread)
-    after = dict((await thread.rows(TOOL_CACHE)).encoded())
+    after = dict((await thread.views.rows(TOOL_CACHE)).encoded())
     changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     assert 4 == len(changed)  # the count, and the three rows of what expired
     await thread.tool_cache.lookup("t", {"n": 7})
-    hit = dict((await thread.rows(TOOL_CACHE)).encoded())
+    hit = dict((await thread.views.rows(TOOL_CACHE)).encoded())
     assert 3 == len({key for key in hit.keys() | after.keys() if hit.get(key) != after.get(key)})
 
 
@@ -403,7 +404,7 @@ async def test_C3_the_cache_does_what_a_simple_one_does(steps: list[tuple[str, s
                 await finish(thread)
                 expected = {t: (left - 1, whole) for t, (left, whole) in expected.items() if left > 1}
             assert {t: left for t, (left, _) in expected.items()} == await remaining(thread)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_C3_a_result_that_could_not_be_cached_is_not_lost() -> None:

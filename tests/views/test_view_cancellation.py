@@ -11,6 +11,7 @@ import pytest
 import memory_engine
 from memory_engine import Engine, EngineConfig, Thread
 from memory_engine.agents import AgentLifecycle
+from memory_engine.engine import kernel_of
 from memory_engine.errors import TaskNotRunning
 from memory_engine.events import PlaybookCall
 from memory_engine.projections.outbox import OUTBOX
@@ -18,6 +19,7 @@ from memory_engine.projections.rebuild import Refolding
 from memory_engine.runtime.config import ConversationLimits
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.threads import OpenThreads
+from memory_engine.thread import handle_of
 from memory_engine.views.screen.view import ProactiveTool
 from memory_engine.views.tool_cache.view import CachedCall, Flights
 from tests.cancelling import WAYS, Cancelled, assert_nobody_writes, by_task, moments
@@ -35,7 +37,7 @@ class Case:
 
     def __init__(self, thread: Thread) -> None:
         self.thread = thread
-        self.engine = Engine(thread.kernel)
+        self.engine = Engine(handle_of(thread).kernel)
         self.others: list[asyncio.Future[CachedCall]] = []
 
     async def before(self) -> None:
@@ -128,16 +130,18 @@ class Feedback(Case):
 
     async def before(self) -> None:
         """A flow."""
-        await self.thread.flows.completed("report", user_query="totals", tool_calls=[PlaybookCall("look")], flow_id="f")
+        await self.thread.views.flows.completed(
+            "report", user_query="totals", tool_calls=[PlaybookCall("look")], flow_id="f"
+        )
 
     async def call(self) -> object:
         """Like it."""
-        return await self.thread.flows.feedback(True, flow_id="f")
+        return await self.thread.views.flows.feedback(True, flow_id="f")
 
     async def done(self) -> object:
         """The flow's status, and how often its recipe worked."""
         user = self.engine.user(f"user of {self.thread.id}", tenant_id="acme")
-        return [flow.status for flow in await self.thread.flows.all()], [
+        return [flow.status for flow in await self.thread.views.flows.all()], [
             playbook.count for playbook in await user.playbooks.all()
         ]
 
@@ -240,7 +244,7 @@ class End(Case):
         """End it; that it is over already is as good."""
         with suppress(TaskNotRunning):
             await self.run.end("Our dataset format is CSV")
-        await self.thread.delivered()
+        await self.thread.views.delivered()
         return None
 
     async def done(self) -> object:
@@ -284,22 +288,22 @@ async def _look() -> str:
 async def assert_at_rest(engine: Engine, thread: Thread) -> None:
     """Nothing is held, nothing waits, and every view is what the log gives."""
     await engine.settle()
-    for runtime in engine.kernel[OpenThreads].all():
+    for runtime in kernel_of(engine)[OpenThreads].all():
         while runtime.busy or len(runtime.queue):
             await runtime.idle()
             await asyncio.sleep(0)
     await engine.settle()
-    assert ({}, {}) == (engine.kernel.made(Flights), engine.kernel[Relay]._under_way)
-    assert [] == [lock for lock in engine.kernel[Relay]._locks.values() if lock.locked()]
-    for runtime in engine.kernel[OpenThreads].all():
+    assert ({}, {}) == (kernel_of(engine).made(Flights), engine.kernel[Relay]._under_way)
+    assert [] == [lock for lock in kernel_of(engine)[Relay]._locks.values() if lock.locked()]
+    for runtime in kernel_of(engine)[OpenThreads].all():
         assert (False, 0) == (runtime.busy, len(runtime.queue))
     head = (await thread.info()).events
-    given = Refolding(engine.kernel.projections, engine.reader, thread.id)
-    async for page in engine.reader.pages(thread.id, after=0, upto=head):
+    given = Refolding(kernel_of(engine).projections, kernel_of(engine).reader, thread.id)
+    async for page in kernel_of(engine).reader.pages(thread.id, after=0, upto=head):
         for stored in page:
             given.apply(stored)
     assert {name: dict(rows.items()) for name, rows in given.rows.items()} == await views(engine, thread.id)
-    assert 0 == len(await thread.rows(OUTBOX))
+    assert 0 == len(await thread.views.rows(OUTBOX))
 
 
 async def cancel_at_every_await(

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, Event, Thread
 from memory_engine import events as e
+from memory_engine.engine import kernel_of
 from memory_engine.errors import StorageBusy
 from memory_engine.projections.rebuild import rows_at
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
+from memory_engine.thread import handle_of
 from memory_engine.views.layers.events import LayerLine
 from memory_engine.wiring import builtin_projections
 
@@ -99,13 +101,13 @@ Snapshot = dict[str, dict[str, object]]
 
 async def views(thread: Thread, at: int | None = None) -> Snapshot:
     """The rows of every view."""
-    return {name: await thread.view(name, at=at) for name in VIEWS}
+    return {name: await thread.views.read(name, at=at) for name in VIEWS}
 
 
 async def recorded_views(thread: Thread, seq: int) -> Snapshot:
     """The rows of every view that the log alone gives, forgotten ones too."""
-    reader = thread.kernel.reader
-    found = {one.name: await rows_at(one, reader, thread.id, seq) for one in thread.kernel.projections}
+    reader = handle_of(thread).kernel.reader
+    found = {one.name: await rows_at(one, reader, thread.id, seq) for one in handle_of(thread).kernel.projections}
     return {name: dict(found[name].items()) for name in VIEWS}
 
 
@@ -114,7 +116,7 @@ async def snapshots(thread: Thread, events: Sequence[Event]) -> dict[int, Snapsh
     taken = {0: await views(thread)}
     for event in events:
         await thread.dispatch(event)
-        await thread.settle()
+        await thread.compaction.settle()
         seq = (await thread.info()).events
         taken[seq] = await views(thread)
     return taken
@@ -130,15 +132,15 @@ async def test_every_view_equals_its_past_and_its_rebuild(events: Sequence[Event
     async with memory_engine.open(":memory:", config=CONFIG) as engine:
         thread = await engine.create_thread()
         taken = await snapshots(thread, events)
-        forgotten = (await engine.reader.forgotten(thread.id)).mark
+        forgotten = (await kernel_of(engine).reader.forgotten(thread.id)).mark
         for seq, expected in taken.items():
             assert expected == await recorded_views(thread, seq)
             if seq >= forgotten:
                 assert expected == await views(thread, at=seq)
         last = await views(thread)
-        await thread.rebuild()
+        await thread.replay.rebuild()
         assert last == await views(thread)
-        report = await thread.verify()
+        report = await thread.replay.verify()
         assert report.ok, report.divergence
 
 
@@ -154,9 +156,9 @@ async def test_every_view_of_a_fork_is_that_of_its_past(events: Sequence[Event],
         if (await fork.info()).events == at:  # else it begins by forgetting
             assert taken[at] == await views(fork)
         await fork.dispatch_all(events[:3])
-        await fork.settle()
+        await fork.compaction.settle()
         assert max(taken) == (await thread.info()).events
-        assert (await fork.verify()).ok
+        assert (await fork.replay.verify()).ok
 
 
 @settings(max_examples=25)
@@ -175,7 +177,7 @@ async def test_every_view_outlives_its_process(events: Sequence[Event], cut: int
             await each(thread, events[cut:])
             through = await views(thread)
             assert through == await views(thread, at=(await thread.info()).events)
-            assert (await thread.verify()).ok
+            assert (await thread.replay.verify()).ok
 
 
 @settings(max_examples=25)
@@ -191,10 +193,10 @@ async def test_every_view_survives_a_failed_commit(events: Sequence[Event], comm
                 await thread.dispatch(event, event_id=f"e{number}")
             except StorageBusy:
                 await thread.dispatch(event, event_id=f"e{number}")
-        await thread.settle()
+        await thread.compaction.settle()
         head = (await thread.info()).events
         assert await views(thread) == await views(thread, at=head)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 @settings(max_examples=40)
@@ -208,15 +210,18 @@ async def test_every_view_is_the_same_however_its_events_were_committed(
         await each(thread, events[:alone])
         for first in range(alone, len(events), batch):
             await thread.dispatch_all(events[first : first + batch])
-        held = {one.name: (await thread.rows(one)).encoded() for one in thread.kernel.projections}
-        head = await thread.last_seq()
-        made = {one.name: await rows_at(one, engine.reader, thread.id, head) for one in thread.kernel.projections}
+        held = {one.name: (await thread.views.rows(one)).encoded() for one in handle_of(thread).kernel.projections}
+        head = await handle_of(thread).last_seq()
+        made = {
+            one.name: await rows_at(one, kernel_of(engine).reader, thread.id, head)
+            for one in handle_of(thread).kernel.projections
+        }
         assert {name: rows.encoded() for name, rows in made.items()} == held
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def each(thread: Thread, events: Sequence[Event]) -> None:
     """Dispatch one by one."""
     for event in events:
         await thread.dispatch(event)
-    await thread.settle()
+    await thread.compaction.settle()

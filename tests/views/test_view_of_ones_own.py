@@ -10,6 +10,7 @@ import memory_engine
 from memory_engine import Engine, EngineConfig, Thread
 from memory_engine.replay.export.redaction import Redaction
 from memory_engine.store.protocol import ProjectionChange
+from memory_engine.thread import handle_of
 from tests.command_line import Run
 from tests.inspecting import inspected
 from tests.views.highlights import PLUGIN, Highlights, TextHighlighted
@@ -46,25 +47,25 @@ def test_the_package_is_short() -> None:
 
 async def test_it_is_read_by_its_handle_now_and_in_the_past(thread: Thread) -> None:
     """`thread.of(X)`, `at=`, a thread at a moment, and the generic `view`."""
-    assert [SAID.quote, LATER.quote] == await thread.of(Highlights).quotes()
-    assert [SAID.quote] == await thread.of(Highlights).quotes(at=1)
-    assert [SAID.quote] == await (await thread.at(1)).of(Highlights).quotes()
-    assert ["0000000001", "0000000002"] == list(await thread.view("highlights"))
+    assert [SAID.quote, LATER.quote] == await thread.views.of(Highlights).quotes()
+    assert [SAID.quote] == await thread.views.of(Highlights).quotes(at=1)
+    assert [SAID.quote] == await (await thread.at(1)).views.of(Highlights).quotes()
+    assert ["0000000001", "0000000002"] == list(await thread.views.read("highlights"))
 
 
 async def test_it_is_verified_and_rebuilt(thread: Thread) -> None:
     """Its rows are compared with the log, and made again from it."""
-    store = thread.kernel.store
-    await thread.of(Highlights).quotes()
-    assert (await thread.verify()).ok
+    store = handle_of(thread).kernel.store
+    await thread.views.of(Highlights).quotes()
+    assert (await thread.replay.verify()).ok
     change = ProjectionChange("highlights", 1, {"0000000001": None}, 2)
     await store.write_projection("t", change)
-    broken = (await thread.verify()).divergence
+    broken = (await thread.replay.verify()).divergence
     assert broken is not None
     assert "highlights" in str(broken)
-    await thread.rebuild(["highlights"])
-    assert (await thread.verify()).ok
-    assert [SAID.quote, LATER.quote] == await thread.of(Highlights).quotes()
+    await thread.replay.rebuild(["highlights"])
+    assert (await thread.replay.verify()).ok
+    assert [SAID.quote, LATER.quote] == await thread.views.of(Highlights).quotes()
 
 
 async def test_it_is_searched(thread: Thread) -> None:
@@ -75,31 +76,31 @@ async def test_it_is_searched(thread: Thread) -> None:
 
 async def test_forgetting_an_event_takes_its_row_away(thread: Thread) -> None:
     """The row goes, and search finds nothing of it; other rows stay, also when they are made again."""
-    event_id = (await thread.latest(2))[0].id
+    event_id = (await thread.replay.latest(2))[0].id
     await thread.forget(event_ids=[event_id])
-    assert [LATER.quote] == await thread.of(Highlights).quotes()
+    assert [LATER.quote] == await thread.views.of(Highlights).quotes()
     assert () == (await thread.search("when does revenue dip?", kinds=["highlight"])).hits
-    assert (await thread.verify()).ok
-    await thread.rebuild(["highlights"])
-    assert ["0000000002"] == list(await thread.view("highlights"))
+    assert (await thread.replay.verify()).ok
+    await thread.replay.rebuild(["highlights"])
+    assert ["0000000002"] == list(await thread.views.read("highlights"))
 
 
 async def test_a_redacted_export_leaves_no_text_of_it(thread: Thread, tmp_path: Path) -> None:
     """A field is text unless it is declared otherwise: the quote goes, the page's id stays."""
-    await thread.export(tmp_path / "t.jsonl", redaction=Redaction(types=["text_highlighted"]))
+    await thread.replay.export(tmp_path / "t.jsonl", redaction=Redaction(types=["text_highlighted"]))
     written = (tmp_path / "t.jsonl").read_text(encoding="utf-8")
     assert "Revenue" not in written
     assert "Miller" not in written
     async with memory_engine.open(":memory:", plugins=[PLUGIN]) as engine:
-        report = await engine.import_log(tmp_path / "t.jsonl", scopes="as exported")
+        report = await engine.transfer.import_log(tmp_path / "t.jsonl", scopes="as exported")
         copied = engine.thread(report.thread_id)
-        assert (await copied.verify()).ok
-        assert ["[redacted]", "[redacted]"] == await copied.of(Highlights).quotes()
+        assert (await copied.replay.verify()).ok
+        assert ["[redacted]", "[redacted]"] == await copied.views.of(Highlights).quotes()
 
 
 async def test_the_inspector_shows_it(thread: Thread) -> None:
     """Among the views that have rows, and its rows."""
-    async with inspected(Engine(thread.kernel)) as browser:
+    async with inspected(Engine(handle_of(thread).kernel)) as browser:
         listed = (await browser.api("views", {"thread": "t", "seq": 2})).data()
         rows = (await browser.api("view", {"thread": "t", "seq": 2, "name": "highlights"})).data()
     assert {"views": [{"name": "highlights", "rows": 2, "used": True}]} == listed

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import EngineConfig, Event, Plugin, RecordedEvent, Rows, UserMessage, errors
 from memory_engine import events as e
+from memory_engine.engine import kernel_of
 from memory_engine.events import Destination
 from memory_engine.projections import ProjectionMode, seq_key
 from memory_engine.runtime.scoped import scope_of
@@ -55,7 +56,7 @@ async def test_a_view_that_cannot_be_read_fails_only_who_needs_it(error: Excepti
             await needs
         store.error = None
         await thread.dispatch(update)
-        assert ["tone"] == list(await thread.view("preferences"))
+        assert ["tone"] == list(await thread.views.read("preferences"))
 
 
 @pytest.mark.parametrize("path", [":memory:", "m.db"])
@@ -125,11 +126,11 @@ async def test_a_type_that_is_tracked_late_needs_a_rebuild(tmp_path: Path) -> No
     later.projection(LateNotes(Tracked))
     async with memory_engine.open(path, plugins=[later]) as engine:
         thread = engine.thread("t")
-        assert {} == await thread.view("late_notes")
-        assert not (await thread.verify()).ok
-        await thread.rebuild()
-        assert {"0000000001": "one"} == await thread.view("late_notes")
-        assert (await thread.verify()).ok
+        assert {} == await thread.views.read("late_notes")
+        assert not (await thread.replay.verify()).ok
+        await thread.replay.rebuild()
+        assert {"0000000001": "one"} == await thread.views.read("late_notes")
+        assert (await thread.replay.verify()).ok
 
 
 @pytest.mark.parametrize("looks", [True, False])
@@ -141,16 +142,16 @@ async def test_forks_at_any_seq_of_an_archived_thread(looks: bool) -> None:
             await thread.dispatch(e.PreferenceUpdated(key=f"k{n}", value=n))
             await thread.dispatch(UserMessage(content="hi"))
         if looks:
-            await thread.view("preferences")
-        await thread.archive()
+            await thread.views.read("preferences")
+        await thread.admin.archive()
         for seq in range(7):
             fork = await thread.fork(at=seq)
             keys = [f"k{n}" for n in range(3) if 2 * n + 1 <= seq]
             if looks:
-                assert keys == list(await fork.view("preferences"))
+                assert keys == list(await fork.views.read("preferences"))
             await fork.dispatch(e.PreferenceUpdated(key="new", value=0))
-            assert [*keys, "new"] == list(await fork.view("preferences"))
-            assert (await fork.verify()).ok
+            assert [*keys, "new"] == list(await fork.views.read("preferences"))
+            assert (await fork.replay.verify()).ok
 
 
 NAMES = st.sampled_from([*(name for name in HOSTILE if "\0" not in name), "a", "A", "a/b", "a%2Fb", "%", "*", "ä", "ä"])
@@ -164,11 +165,11 @@ async def test_no_id_reaches_another_tenant(mine: str, theirs: str, name: str, k
         source = await engine.create_thread(user_id=name, tenant_id=mine)
         to = Destination("tenant", mine) if kind == "tenant" else Destination(kind, name, mine)  # type: ignore[arg-type]
         await source.dispatch(e.MemoryShared(destination=to, layer="semantic", content="secret", key="secret"))
-        await source.delivered()
-        assert "secret" == getattr(await Memory(scope_of(engine.kernel, to)).recall("secret"), "value", "")
+        await source.views.delivered()
+        assert "secret" == getattr(await Memory(scope_of(kernel_of(engine), to)).recall("secret"), "value", "")
         foreign = Destination("tenant", theirs) if kind == "tenant" else Destination(kind, name, theirs)  # type: ignore[arg-type]
         if mine != theirs:
-            assert None is await Memory(scope_of(engine.kernel, foreign)).recall("secret")
+            assert None is await Memory(scope_of(kernel_of(engine), foreign)).recall("secret")
             with pytest.raises(errors.InvalidEvent):
                 await source.dispatch(e.MemoryShared(destination=foreign, layer="semantic", content="x", key="x"))
         others = [engine.user(name), engine.agent(name)]

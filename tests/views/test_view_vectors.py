@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import memory_engine
+from memory_engine.engine import kernel_of
 from memory_engine.events import PlaybookCall
 from memory_engine.storage.sqlite import SQLiteStore
 from memory_engine.store.protocol import Store, ThreadFilter
@@ -82,10 +83,10 @@ async def test_vectors_go_with_their_rows(tmp_path: Path) -> None:
             else:
                 await preferences.remove("seat")
                 await preferences.applicable(query=QUERY)
-                assert ["preferences/meal"] == list(await kept(engine.store))
+                assert ["preferences/meal"] == list(await kept(kernel_of(engine).store))
                 await preferences.remove("meal")
                 await preferences.applicable(query=QUERY)
-                assert {} == await kept(engine.store)
+                assert {} == await kept(kernel_of(engine).store)
 
 
 async def test_forgetting_destroys_them_in_its_own_transaction(tmp_path: Path) -> None:

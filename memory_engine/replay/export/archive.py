@@ -79,7 +79,7 @@ class StoreImport(JsonForm):
 async def export_all(
     kernel: Kernel, folder: Path, *, redaction: Redaction | None = None, progress: FolderProgress | None = None
 ) -> StoreExport:
-    """Write every thread's log to a folder; see `Engine.export_all`."""
+    """Write every thread's log to a folder; see `Transfer.export_all`."""
     if redaction is not None:
         checked_type("redaction", redaction, Redaction, give="a Redaction")
     with file_errors(folder):
@@ -122,7 +122,7 @@ async def import_all(
     allowed: Allowed = CONVERSATION_OF_NOBODY,
     progress: FolderProgress | None = None,
 ) -> StoreImport:
-    """Make the threads of an exported folder; see `Engine.import_all`."""
+    """Make the threads of an exported folder; see `Transfer.import_all`."""
     kernel.check_writable("an import")
     entries = read_manifest(folder)
     failed: dict[str, str] = {}

@@ -64,7 +64,7 @@ async def import_log(
     allowed: Allowed = CONVERSATION_OF_NOBODY,
     progress: VerifyProgress | None = None,
 ) -> ImportReport:
-    """Make a thread of an exported file (see `Engine.import_log`), if it says of its thread what is allowed.
+    """Make a thread of an exported file (see `Transfer.import_log`), if it says of its thread what is allowed.
 
     `progress` hears of each event twice: once it is checked, and once it is written.
     """

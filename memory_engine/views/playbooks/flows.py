@@ -1,4 +1,4 @@
-"""`thread.flows`: flows completed in a conversation, the user's judgement of them, and which become playbooks."""
+"""`thread.views.flows`: flows completed in a conversation, the user's judgement of them, and which become playbooks."""
 
 from collections.abc import Mapping, Sequence
 

@@ -105,7 +105,7 @@ async def test_an_agent_goes_on_after_its_process_was_killed(tmp_path: Path) -> 
         thread = engine.thread(info.id)
         roles = [str(one["role"]) for one in (await thread.context()).messages]
         assert ["user", "assistant", "tool", "assistant", "user"] == roles[:5]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
         assert "3 of" in await answer(runner_of(engine), "three")
 
 

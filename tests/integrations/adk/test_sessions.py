@@ -97,7 +97,7 @@ async def test_every_event_comes_back_equal(back_end: str, tmp_path: Path) -> No
         assert [one.model_dump_json() for one in given] == [one.model_dump_json() for one in found.events]
         assert {"begun": [1], "a": {"b": [None, 1]}, "user:n": None, "app:x": 2} == found.state
         await service.append_event(found, said("And now?"))
-        assert (await engine.thread((await engine.threads(metadata={MARK: "session"}))[0].id).verify()).ok
+        assert (await engine.thread((await engine.threads(metadata={MARK: "session"}))[0].id).replay.verify()).ok
 
 
 async def test_messages_are_a_threads_events(engine: memory_engine.Engine) -> None:
@@ -114,7 +114,7 @@ async def test_messages_are_a_threads_events(engine: memory_engine.Engine) -> No
     assert "weather" in str(messages[1])
     hit = (await thread.search("what is my cat called?"))[0]
     assert hit.text == LONG
-    assert "user_message" in str(await thread.why(f"{hit.seq}.0"))
+    assert "user_message" in str(await thread.replay.why(f"{hit.seq}.0"))
     entries = [one async for one in thread.events() if isinstance(one.event, SessionEntryKept)]
     assert not [one for one in entries if LONG in str(one.event)]
 
@@ -261,7 +261,7 @@ async def test_forgetting_and_erasing(engine: memory_engine.Engine) -> None:
     assert [] == list((await thread.context()).messages)
     found = await got(service, **OWNER, session_id="s")
     assert LONG == found.events[0].content.parts[0].text
-    await thread.erase(seqs=[2])
+    await thread.admin.erase(seqs=[2])
     found = await got(service, **OWNER, session_id="s")
     assert "" == found.events[0].content.parts[0].text
     await thread.forget(seqs=[3])

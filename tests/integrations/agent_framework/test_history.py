@@ -75,7 +75,7 @@ async def test_every_message_comes_back_as_it_was(tmp_path: Path) -> None:
         assert "Sunny in Rome." in [hit.text for hit in await engine.search("is it sunny in Rome?", user_id="ann")]
         said = "".join([str(event.event) async for event in thread.events()])
         assert (1, 1) == (said.count("Sunny in Rome."), said.count("I look it up."))
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_repeats_are_what_they_are_in_files(tmp_path: Path) -> None:
@@ -124,11 +124,11 @@ async def test_forgetting_and_erasing() -> None:
         await thread.forget(event_ids=[events[0].id])
         assert 3 == len(await provider.get_messages(None))
         assert "Secret 0" not in str((await thread.context()).messages)
-        await thread.erase([events[2].id])
+        await thread.admin.erase([events[2].id])
         assert ["Secret 0.", "", "Secret 2."] == [message.text for message in await provider.get_messages(None)]
-        await thread.erase([events[3].id])
+        await thread.admin.erase([events[3].id])
         assert ["Secret 0.", "Secret 2."] == [message.text for message in await provider.get_messages(None)]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
         with pytest.raises(InvalidArgument, match="history"):
             MemoryEngineHistoryProvider(engine, history="some")  # type: ignore[arg-type]
 
@@ -194,7 +194,7 @@ def test_a_session_goes_on_after_a_kill(tmp_path: Path) -> None:
             agent = Agent(client, tools=[weather], context_providers=[MemoryEngineHistoryProvider(engine)])
             await agent.run("And now?", session=agent.create_session(session_id="chat"))
             assert ["How is Rome?", "Sunny everywhere."] == [one.text for one in client.given[0] if one.text][:2]
-            assert (await engine.thread("chat").verify()).ok
+            assert (await engine.thread("chat").replay.verify()).ok
 
     asyncio.run(go_on())
 

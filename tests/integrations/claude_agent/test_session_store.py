@@ -69,7 +69,7 @@ async def test_a_session_is_read_as_messages() -> None:
         assert "ann" == (await thread.info()).user_id
         assert any("tomatoes: every Tuesday" in text for text in await found(engine, "which day are tomatoes watered"))
         [said] = [chunk for chunk in (await thread.state()).chunks() if "every Tuesday" in str(chunk.content)]
-        assert "tomatoes: every Tuesday at six" in str([one.text for one in (await thread.why(said.id)).walk()])
+        assert "tomatoes: every Tuesday at six" in str([one.text for one in (await thread.replay.why(said.id)).walk()])
 
 
 async def test_thoughts_of_a_loop_under_way_are_in_its_context() -> None:
@@ -185,7 +185,7 @@ async def test_what_is_forgotten_or_erased_does_not_come_back(act: str) -> None:
         if act == "forget":
             await thread.forget(event_ids=secret)
         else:
-            await thread.erase(secret)
+            await thread.admin.erase(secret)
         await store.append(KEY, talk.entries[1:-1])
         loaded: Any = await store.load(KEY)
         assert "every Tuesday" not in json.dumps(loaded)
@@ -196,7 +196,7 @@ async def test_what_is_forgotten_or_erased_does_not_come_back(act: str) -> None:
         assert all(entry.get("parentUuid") in known for entry in loaded)
         messages = await get_session_messages_from_store(store, SESSION, directory="/home/ann/greenhouse")
         assert ["user", "assistant"] == [messages[0].type, messages[-1].type]
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_a_forgotten_prompt_is_not_repeated_by_what_the_client_keeps_beside_it() -> None:
@@ -211,7 +211,7 @@ async def test_a_forgotten_prompt_is_not_repeated_by_what_the_client_keeps_besid
         assert "When are the tomatoes" not in json.dumps(await store.load(KEY))
         [summary] = await store.list_session_summaries(PROJECT)
         assert "When are the tomatoes" not in json.dumps(summary)
-        await thread.clear()
+        await thread.admin.clear()
         assert await store.load(KEY) is None
 
 

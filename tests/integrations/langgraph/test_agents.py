@@ -76,7 +76,7 @@ async def test_an_agent_waits_for_a_persons_decision(decision: Any, answered: st
         context = await said(engine)
         assert ["user", "assistant", "tool", "assistant"] == [role for role, _ in context]
         assert contents(state["messages"][2:]) == [content for _, content in context[2:]]
-        assert (await engine.thread("t").verify()).ok
+        assert (await engine.thread("t").replay.verify()).ok
 
 
 async def test_a_subgraph_waits_and_its_copy_goes_on_apart(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ async def test_messages_of_a_graph_are_a_threads_events(tmp_path: Path) -> None:
         thread = engine.thread("t")
         assert "Tom" in (await thread.search("what is my cat called?"))[0].text
         assert 4 == len(state["messages"]) == len(await thread.state())
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
         assert MARK == (await thread.info()).metadata
         history = [one async for one in graph_of(echo, MemoryEngineSaver(engine)).aget_state_history(CONFIG)]
         assert 6 == len(history)
@@ -152,7 +152,7 @@ async def test_forgetting_hides_and_erasing_destroys(tmp_path: Path) -> None:
         await thread.forget(event_ids=[first.id])
         assert [("assistant", "Ok.")] == await said(engine)
         assert 2 == len((await saver.aget(CONFIG))["channel_values"]["messages"])
-        await thread.erase(seqs=[first.seq])
+        await thread.admin.erase(seqs=[first.seq])
         assert ["Ok."] == [one.content for one in (await saver.aget(CONFIG))["channel_values"]["messages"]]
 
 
@@ -173,14 +173,14 @@ async def test_erasing_a_message_destroys_it_in_every_event_that_carries_it(tmp_
         for event_type, text in said.items():
             (event_id,) = [one.id async for one in thread.events() if one.type == event_type]
             assert text in " ".join([one async for one in _unpacked(thread)])
-            report = await thread.erase([event_id])
+            report = await thread.admin.erase([event_id])
             assert report.proof is not None
             assert report.proof.ok
             assert text not in " ".join([one async for one in _unpacked(thread)])
             left -= 1
             assert left == len((await graph.aget_state(CONFIG)).values["messages"])
         assert 5 == len([one async for one in graph.aget_state_history(CONFIG)])
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
         state = await graph.ainvoke({"messages": [HumanMessage("And now?")]}, CONFIG)
         assert ["ok", "And now?", "", said["tool_result"], "ok"] == [one.content for one in state["messages"]]
 
@@ -254,7 +254,7 @@ async def test_a_fork_takes_the_branch_that_it_leaves_out_of_the_memory(way: str
         await graph.ainvoke({"messages": [HumanMessage(content="Leave at six.")]}, ends[2])
         texts = {str(text) for _, text in await said(engine) if "You said" not in str(text)}
         assert {"We sail on Monday.", "Pack the red tent.", "Bring two lanterns.", "Leave at six."} == texts
-        assert (await engine.thread("t").verify()).ok
+        assert (await engine.thread("t").replay.verify()).ok
 
 
 async def test_a_fork_before_a_call_that_waits_may_make_the_call_again() -> None:

@@ -13,6 +13,7 @@ import memory_engine
 from memory_engine.errors import InvalidArgument, InvalidEvent
 from memory_engine.integrations.langgraph_store import MemoryEngineStore
 from memory_engine.testing import ManualClock
+from memory_engine.thread import handle_of
 from tests.integrations.langgraph.test_conformance import BACK_ENDS
 
 
@@ -49,7 +50,7 @@ async def test_a_batch_is_one_commit_and_reads_what_was_before_it() -> None:
         puts = [PutOp(("a",), "k", {"n": n}) for n in range(3)]
         results = await store.abatch([*puts, GetOp(("a",), "k"), SearchOp(("a",)), PutOp(("a",), "gone", None)])
         assert [None, None, None, None, [], None] == results
-        assert 1 == await engine.user("ann").last_seq()
+        assert 1 == await handle_of(engine.user("ann")).last_seq()
         with pytest.raises(InvalidEvent):
             await store.abatch([PutOp(("a",), "x", {}), PutOp(("a",), "y", {"when": asyncio})])
         with pytest.raises(InvalidArgument, match="ops"):

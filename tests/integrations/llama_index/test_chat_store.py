@@ -74,7 +74,7 @@ def test_every_message_comes_back_as_it_was(tmp_path: Path) -> None:
         assert "Sunny in Rome." in [hit.text for hit in engine.search("is it sunny in Rome?", user_id="ann")]
         said = "".join(str(event.event) for event in thread.events())
         assert (1, 1) == (said.count("Sunny in Rome."), said.count("I look it up."))
-        assert thread.verify().ok
+        assert thread.replay.verify().ok
 
 
 def test_it_does_what_the_frameworks_own_store_does() -> None:
@@ -104,7 +104,7 @@ def test_it_does_what_the_frameworks_own_store_does() -> None:
         for key in ours.get_keys():
             shown = [message["content"] for message in engine.thread(key).context().messages]
             assert [message.content for message in ours.get_messages(key)] == shown
-            assert engine.thread(key).verify().ok
+            assert engine.thread(key).replay.verify().ok
         assert ours.delete_last_message("nothing") is None
         assert ours.delete_messages("nothing") is None
         assert "nothing" not in ours.get_keys()
@@ -120,11 +120,11 @@ def test_erasing_reaches_the_store() -> None:
         events = list(thread.events())
         thread.forget(event_ids=[events[0].id])
         assert 3 == len(store.get_messages("chat"))
-        thread.erase([events[2].id])
+        thread.admin.erase([events[2].id])
         assert ["Secret 0.", "", "Secret 2."] == [message.content for message in store.get_messages("chat")]
-        thread.erase([events[3].id])
+        thread.admin.erase([events[3].id])
         assert ["Secret 0.", "Secret 2."] == [message.content for message in store.get_messages("chat")]
-        assert thread.verify().ok
+        assert thread.replay.verify().ok
 
 
 def test_nothing_is_lost_where_many_add_at_once(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_an_agent_goes_on_after_a_kill(tmp_path: Path) -> None:
         shown = [message["content"] for message in engine.thread("chat").context().messages]
         assert ["How is Rome?", "It is sunny."] == [one for one in shown if one in ("How is Rome?", "It is sunny.")][:2]
         assert "How is Rome?" in [message.content for message in given[0]]
-        assert engine.thread("chat").verify().ok
+        assert engine.thread("chat").replay.verify().ok
 
 
 DYING = """

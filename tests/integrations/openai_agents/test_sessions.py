@@ -83,7 +83,7 @@ async def test_items_come_back_byte_for_byte(tmp_path: Path) -> None:
             assert exactly([items.pop()]) == exactly([item])
             assert exactly(items) == exactly(await session.get_items())
         assert [] == items
-        assert (await engine.thread("chat").verify()).ok
+        assert (await engine.thread("chat").replay.verify()).ok
 
 
 async def test_items_are_a_threads_events() -> None:
@@ -112,13 +112,13 @@ async def test_forgetting_and_erasing_reach_the_session() -> None:
         await thread.forget(event_ids=[events[0].id])
         assert ["Secret 1.", "Secret 2."] == [item.get("content") for item in (await session.get_items())[:2]]
         for n in (2, 6):
-            report = await thread.erase([events[n].id])
+            report = await thread.admin.erase([events[n].id])
             assert report.proof is not None
             assert report.proof.ok
         assert [{"role": "user", "content": "Secret 2."}] == await session.get_items()
         held = "".join([str(event.event) async for event in thread.events()])
         assert ("Secret 1" in held, "Secret B" in held) == (False, False)
-        assert (await thread.verify()).ok
+        assert (await thread.replay.verify()).ok
 
 
 async def test_a_context_is_a_history_whose_pairs_are_whole() -> None:
@@ -186,7 +186,7 @@ async def test_a_cancelled_add_is_whole_or_nothing() -> None:
         with pytest.raises(TypeError):
             await session.add_items([*ANSWERED, {"role": "user", "content": object()}])
         assert known == len(await session.get_items())
-        assert (await engine.thread("chat").verify()).ok
+        assert (await engine.thread("chat").replay.verify()).ok
 
 
 async def test_settings_and_arguments() -> None:

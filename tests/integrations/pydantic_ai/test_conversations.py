@@ -118,7 +118,7 @@ async def test_every_message_comes_back_as_it_was(tmp_path: Path) -> None:
         assert entries[3] == await fresh.read_entry(entries[3].id)
         with pytest.raises(KeyError):
             await fresh.read_entry("of no conversation")
-        assert (await engine.thread("chat").verify()).ok
+        assert (await engine.thread("chat").replay.verify()).ok
 
 
 async def test_messages_are_a_threads_events() -> None:
@@ -135,7 +135,7 @@ async def test_messages_are_a_threads_events() -> None:
         said = "".join([str(event.event) async for event in thread.events()])
         assert (1, 1, 1) == (said.count("Sunny in Rome."), said.count("I look it up."), said.count("One moment."))
         await saved(store, ODD, "odd")
-        assert (await engine.thread("odd").verify()).ok
+        assert (await engine.thread("odd").replay.verify()).ok
 
 
 async def test_it_does_what_the_reference_does() -> None:
@@ -146,7 +146,7 @@ async def test_it_does_what_the_reference_does() -> None:
                 random.Random(seed), MemoryEngineConversationStore(engine), InMemoryConversationStore(), seed
             )
         for info in await engine.threads():
-            assert (await engine.thread(info.id).verify()).ok
+            assert (await engine.thread(info.id).replay.verify()).ok
 
 
 async def _compare(rng: random.Random, ours: ConversationStore, theirs: ConversationStore, seed: int) -> None:
@@ -243,7 +243,7 @@ async def test_contexts_follow_branches() -> None:
         assert exactly(ANSWERED) == exactly(back.messages)
         assert "Sunny in Rome." == (await shown(engine))[-1]
         assert "I do not know." not in await shown(engine)
-        assert (await engine.thread("chat").verify()).ok
+        assert (await engine.thread("chat").replay.verify()).ok
 
 
 async def shown(engine: memory_engine.Engine, name: str = "chat") -> list[Any]:
@@ -314,7 +314,7 @@ async def test_forgetting_erasing_and_deleting() -> None:
         await engine.thread("chat").forget(event_ids=[events[0].id])
         assert ["Secret 1.", "Secret 2."] == await shown(engine)
         assert 3 == len((await store.load("chat") or Conversation()).messages)
-        await engine.thread("chat").erase([events[2].id, events[3].id])
+        await engine.thread("chat").admin.erase([events[2].id, events[3].id])
         loaded = await store.load("chat")
         assert loaded is not None
         assert ["Secret 0.", "Secret 2."] == [message.parts[0].content for message in loaded.messages]
@@ -431,7 +431,7 @@ async def test_a_run_that_waits_for_approval_goes_on() -> None:
         ended = await agent.run(conversation=loaded, deferred_tool_results=approved)
         await MemoryEngineConversationStore(engine).save(ended)
         assert "booked a" in str(await shown(engine))
-        assert (await engine.thread("chat").verify()).ok
+        assert (await engine.thread("chat").replay.verify()).ok
 
 
 def test_a_conversation_goes_on_after_a_kill(tmp_path: Path) -> None:
@@ -448,7 +448,7 @@ def test_a_conversation_goes_on_after_a_kill(tmp_path: Path) -> None:
             await store.save(result)
             assert "sunny in a" in str(await shown(engine))
             assert 6 == len((await store.load("chat") or Conversation()).messages)
-            assert (await engine.thread("chat").verify()).ok
+            assert (await engine.thread("chat").replay.verify()).ok
 
     asyncio.run(go_on())
 

@@ -79,7 +79,7 @@ def test_messages_are_a_threads_events() -> None:
         again = agent_of(engine, ScriptedModel(), tools=[depot])
         assert messages_of(agent) == messages_of(again)
         assert PIXEL == again.messages[0]["content"][0]["image"]["source"]["bytes"]
-        assert thread.verify().ok
+        assert thread.replay.verify().ok
 
 
 def test_each_agent_of_a_session_has_its_own_messages() -> None:
@@ -180,7 +180,7 @@ def test_messages_of_every_kind_come_back() -> None:
             repository.create_message("chat", "default", one)
         assert said == repository.list_messages("chat", "default")
         assert "[stock.csv]" in str(engine.thread("chat").context().messages)
-        assert engine.thread("chat").verify().ok
+        assert engine.thread("chat").replay.verify().ok
 
 
 def test_erasing_reaches_the_session() -> None:
@@ -188,7 +188,7 @@ def test_erasing_reaches_the_session() -> None:
     with sync.open(":memory:") as engine:
         agent_of(engine, ScriptedModel("Noted."))("The safe is behind the map.")
         thread = engine.thread("chat")
-        thread.erase([event.id for event in thread.events() if event.type == "user_message"])
+        thread.admin.erase([event.id for event in thread.events() if event.type == "user_message"])
         again = agent_of(engine, ScriptedModel())
         assert "behind the map" not in json.dumps(messages_of(again))
         assert 2 == len(again.messages)

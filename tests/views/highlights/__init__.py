@@ -57,7 +57,7 @@ def _passages(event: TextHighlighted, _seq: int) -> Extracted:
 
 
 class Highlights:
-    """`thread.of(Highlights)`: what was marked."""
+    """`thread.views.of(Highlights)`: what was marked."""
 
     def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread
