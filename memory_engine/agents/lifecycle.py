@@ -67,7 +67,7 @@ from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.eras import era_of
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.scopes import Agent, User
-from memory_engine.thread import Thread
+from memory_engine.thread import Thread, handle_of
 from memory_engine.views.layers.entries import RECALLED_MARK, check_layers
 from memory_engine.views.layers.shared_memory import also_share
 
