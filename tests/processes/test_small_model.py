@@ -15,6 +15,7 @@ from memory_engine import (
     EngineConfig,
     LlmTextResponse,
     LlmToolCall,
+    Models,
     RecordedEvent,
     Thread,
     ToolCall,
@@ -23,6 +24,7 @@ from memory_engine import (
 )
 from memory_engine.compactors import WorkingHistoryCompactor
 from memory_engine.errors import CompactorFailed, ModelError
+from memory_engine.events import StatementsCompared
 from memory_engine.llm import LanguageModel, LiteLLM, OpenAIModel
 from memory_engine.runtime.config import ConversationLimits
 
@@ -137,3 +139,19 @@ async def compacted_in_the_end(thread: Thread) -> None:
 async def events(thread: Thread) -> list[RecordedEvent]:
     """The whole log."""
     return [one async for one in thread.events()]
+
+
+async def test_a_small_model_decides_or_is_unclear(address: str) -> None:
+    """Whatever it answers about two statements, or however late, the log says it and both are found."""
+    async with memory_engine.open(":memory:", models=Models(memory=openai_model(address))) as engine:
+        thread = await engine.create_thread("t", user_id="u")
+        said = ("The spare key is under the mat.", "From today the spare key is with Mrs Ahn next door.")
+        for text in said:
+            await thread.dispatch(UserMessage(content=text))
+        done = await thread.statements.compare("Where is the spare key?", pairs_max=1)
+        recorded = [one.event for one in await events(thread) if isinstance(one.event, StatementsCompared)]
+        assert [one.verdict for one in recorded] == [one.verdict for one in done.decisions]
+        assert bool(recorded) != bool(done.failure)
+        assert all((one.verdict == "unclear") == bool(one.failure) for one in recorded)
+        assert set(said) == {hit.text for hit in await thread.search("Where is the spare key?")}
+        assert (await thread.verify()).ok
