@@ -177,7 +177,7 @@ def reduce_system_error(_view: StateView, event: SystemFailure, ctx: ReduceConte
 
 
 def _message_chunk(ctx: ReduceContext, type: ChunkType, event: UserMessage | ParentAgentMessage, label: str) -> Chunk:
-    own = _native_tokens(event) if isinstance(event, UserMessage) else 0
+    own = _native_tokens(event) if event.native and isinstance(event, UserMessage) else 0
     return Chunk(id=ctx.new_id(), type=type, content=event.content, label=label, native=event.native, native_tokens=own)
 
 

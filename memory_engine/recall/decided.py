@@ -6,12 +6,12 @@ events. Where they decided that a statement still holds, the rules of `supersedi
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
 from msgspec.structs import replace
 
+from memory_engine.recall.decided_pairs import DecidedPair
 from memory_engine.recall.hits import Hit, passage_of
 from memory_engine.recall.ranking import SCORE_DIGITS, Ranked
 from memory_engine.store.passages import PLACES_BITS, THREAD_BITS
@@ -34,25 +34,6 @@ QUESTIONED_MAX = 256
 
 Passage = tuple[str, int, int]
 """A passage: its thread, its event's seq, and which of the event's (see `Hit.passage`)."""
-
-
-class DecidedPair(msgspec.Struct, frozen=True):
-    """What the event `decided_by` says of two passages of a thread, each a seq and the number within its event."""
-
-    older: tuple[int, int]
-    newer: tuple[int, int]
-    is_replaced: bool
-    decided_by: str
-
-
-async def _no_decisions(_kernel: "Kernel", _thread_id: str, _upto: int) -> Sequence[DecidedPair]:
-    return ()
-
-
-class StatementDecisions(msgspec.Struct, frozen=True):
-    """Reader of the decisions of a thread as of a seq (0: now). The plug-in of statements provides this setting."""
-
-    read: "Callable[[Kernel, str, int], Awaitable[Sequence[DecidedPair]]]" = _no_decisions
 
 
 class Decided:

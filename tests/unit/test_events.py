@@ -475,11 +475,8 @@ async def test_ids_that_cannot_be_stored_are_refused(value: str) -> None:
     message = e.UserMessage(content="x")
     async with memory_engine.open(":memory:") as engine:
         thread = await engine.create_thread()
-        for new in (
-            NewEvent(message, id=value),
-            NewEvent(message, causation_id=value),
-            NewEvent(message, correlation_id=value),
-        ):
+        for field in ("id", "causation_id", "correlation_id"):
+            new = NewEvent(message, **{field: value})
             with pytest.raises(errors.InvalidIdentifier):
                 await thread.dispatch(new)
         assert 1 == (await thread.dispatch(message)).seq
@@ -487,10 +484,8 @@ async def test_ids_that_cannot_be_stored_are_refused(value: str) -> None:
 
 def test_arguments_are_json_texts() -> None:
     """`ToolCall.create` keeps order and any integer, and refuses what JSON cannot hold."""
-    assert (
-        '{"b":1000000000000000000000000000000,"a":"é"}'
-        == e.ToolCall.create("c", "t", {"b": 10**30, "a": "é"}).arguments
-    )
+    created = e.ToolCall.create("c", "t", {"b": 10**30, "a": "é"})
+    assert '{"b":1000000000000000000000000000000,"a":"é"}' == created.arguments
     with pytest.raises(ValueError, match="JSON compliant"):
         e.ToolCall.create("c", "t", {"x": float("inf")})
     with pytest.raises(TypeError):
