@@ -74,7 +74,7 @@ def test_wherever_one_scrolls_the_right_events_are_there(window: Window, log: tu
 
 @pytest.mark.parametrize("edge", ["top", "bottom"])
 def test_rows_around_the_view_are_read_too(window: Window, log: tuple[str, int], edge: str) -> None:
-    """Those of the page before or after the one in view: somebody reads them with a reader of screens, or scrolls on."""
+    """Those of the page before or after the one in view: a screen reader reads them, and one scrolls on."""
     address, _ = log
     window.look(address, thread="endless")
     window.timeline.evaluate(
