@@ -255,14 +255,33 @@ def fetched(*packages: str) -> Iterator[Path]:
         yield Path(folder)
 
 
+HOW = "--universal --python-version 3.11 --generate-hashes --quiet --no-header"
+
+
+def compile_lock(uv: Path, asked: str, target: Path, *words: str) -> list[str]:
+    """Write what is asked for into a lock file, and return its pins."""
+    run("uv", *f"pip compile {asked} {HOW} -o".split(), target, *words, venv=uv)
+    return pins_in(target.read_text("utf-8"))
+
+
+def lock_peer(uv: Path, peer: Path, *words: str) -> None:
+    """Write the lock of a framework that has an adapter, beside its `.in` file."""
+    target = peer.with_suffix(".lock")
+    asked = f"pyproject.toml --extra {peer.stem} --group peer tests/integrations/{peer.name}"
+    target.write_text("".join((LOCK_HEAD, *compile_lock(uv, asked, target, *words))), "utf-8")
+
+
+def asked_peers() -> list[Path]:
+    """Return the `.in` files of the frameworks that have an adapter."""
+    return sorted((ROOT / "tests" / "integrations").glob("*.in"))
+
+
 def lock(*words: str) -> None:
     """Write the lock files anew, with a uv fetched for it; `--upgrade` takes newer versions."""
-    how = "--universal --python-version 3.11 --generate-hashes --quiet --no-header"
     with fetched("uv") as folder:
 
         def compiled(asked: str, target: Path) -> list[str]:
-            run("uv", *f"pip compile {asked} {how} -o".split(), target, *words, venv=folder)
-            return pins_in(target.read_text("utf-8"))
+            return compile_lock(folder, asked, target, *words)
 
         pins = compiled("pyproject.toml --extra all --group dev", LOCK)
         parts: list[str] = [LOCK_HEAD]
@@ -276,10 +295,49 @@ def lock(*words: str) -> None:
         for peers in (ROOT / "benchmarks").glob("*.in"):
             target = peers.with_suffix(".lock")
             target.write_text("".join((LOCK_HEAD, *compiled(f"benchmarks/{peers.name}", target))), "utf-8")
-        for peer in (ROOT / "tests" / "integrations").glob("*.in"):
+        for peer in asked_peers():
+            lock_peer(folder, peer, *words)
+
+
+def newest(*names: str) -> None:
+    """Test the adapters, or those named, with the newest releases of their frameworks; a lock that fails stays.
+
+    The lock of a framework whose tests pass, or that cannot be resolved, is put back as it was.
+    """
+    failed: list[str] = []
+    with fetched("uv") as folder:
+        for peer in asked_peers():
+            if names and peer.stem not in names:
+                continue
             target = peer.with_suffix(".lock")
-            asked = f"pyproject.toml --extra {peer.stem} --group peer tests/integrations/{peer.name}"
-            target.write_text("".join((LOCK_HEAD, *compiled(asked, target))), "utf-8")
+            held = target.read_text("utf-8")
+            try:
+                lock_peer(folder, peer, "--upgrade")
+            except TaskError as error:
+                say(f"{peer.stem}: {error}")
+                failed.append(peer.stem)
+                target.write_text(held, "utf-8")
+                continue
+            newer = sorted({pin.split()[0] for pin in pins_in(target.read_text("utf-8"))} - set(held.split()))
+            say(f"{peer.stem}: {', '.join(newer) or 'nothing newer'}")
+            if not newer or passes(peer.stem):
+                target.write_text(held, "utf-8")
+            else:
+                failed.append(peer.stem)
+    if failed:
+        raise TaskError(f"the newest releases need work: {', '.join(failed)}")
+
+
+def passes(peer: str) -> bool:
+    """Make the environment of a framework's lock, run its adapter's tests in it, and return whether they pass."""
+    test_of_peer = f"tests/integrations/test_peers.py::test_an_adapter_does_what_its_peer_expects[{peer}]"
+    try:
+        do("environments")
+        run("python", "-m", "pytest", "-q", "-n", "0", test_of_peer)
+    except TaskError as error:
+        say(f"{peer}: {error}")
+        return False
+    return True
 
 
 OTHER_PEERS = ("crewai",)
@@ -288,7 +346,7 @@ OTHER_PEERS = ("crewai",)
 
 def peers() -> None:
     """Resolve each framework beside this package; fail where an older version is chosen than without it."""
-    asked = {path.stem: path for path in sorted((ROOT / "tests" / "integrations").glob("*.in"))}
+    asked = {path.stem: path for path in asked_peers()}
     old: list[str] = []
     with fetched("uv") as folder:
 
@@ -316,7 +374,15 @@ def peers() -> None:
         )
 
 
-FUNCTIONS = {"test": test, "wheel": wheel, "release": release, "check": check, "lock": lock, "peers": peers}
+FUNCTIONS = {
+    "test": test,
+    "wheel": wheel,
+    "release": release,
+    "check": check,
+    "lock": lock,
+    "newest": newest,
+    "peers": peers,
+}
 
 
 def do(task: str, *words: str) -> None:

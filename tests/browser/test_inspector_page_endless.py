@@ -59,7 +59,7 @@ def test_wherever_one_scrolls_the_right_events_are_there(window: Window, log: tu
     address, head = log
     page = window.look(address, thread="endless")
     shown: list[int] = []
-    for share in (0.503, 0.0, 0.77, 1.0):  # the rows around the view, which are not fetched, are of the same pages
+    for share in (0.5, 0.0, 0.77, 1.0):
         window.timeline.evaluate("(list, share) => { list.scrollTop = list.scrollHeight * share }", share)
         middle = window.timeline.evaluate("list => (list.scrollTop + list.clientHeight / 2) / 28 + 1")
         window.event(int(middle)).wait_for()  # until then the rows are those of before
@@ -70,6 +70,24 @@ def test_wherever_one_scrolls_the_right_events_are_there(window: Window, log: tu
         assert len(shown) < 100
     assert head == shown[-1]
     assert f"{head}" == page.get_by_role("treegrid").get_attribute("aria-rowcount")
+
+
+@pytest.mark.parametrize("edge", ["top", "bottom"])
+def test_rows_around_the_view_are_read_too(window: Window, log: tuple[str, int], edge: str) -> None:
+    """Those of the page before or after the one in view: a screen reader reads them, and one scrolls on."""
+    address, _ = log
+    window.look(address, thread="endless")
+    window.timeline.evaluate(
+        """(list, edge) => {
+            const border = 14000 * 28;  // an event of which a page of the timeline begins
+            list.scrollTop = edge === "top" ? border + 3 * 28 : border - 3 * 28 - list.clientHeight;
+        }""",
+        edge,
+    )
+    around = 13_998 if edge == "top" else 14_003
+    window.event(around).wait_for(state="attached")
+    window.timeline.get_by_label("Loading").first.wait_for(state="detached")
+    assert f"{around:,}" in " ".join(window.events.all_inner_texts())
 
 
 def test_it_goes_to_any_event_at_once(window: Window, log: tuple[str, int]) -> None:

@@ -29,7 +29,7 @@ export class Threads {
     this.list = new VirtualList(this.host, {
       height: HEIGHT,
       fill: (row, index) => this.fill(row, index),
-      seen: (first, last) => this.pages.want(first, last),
+      drawn: (first, last) => this.pages.want(first, last),
     });
     this.loading = Promise.resolve(); // the list as it was asked for last: keys act on that one, however fast they come
     let pause = 0;

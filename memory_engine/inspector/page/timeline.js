@@ -42,7 +42,7 @@ export class Timeline extends EventTarget {
       height: HEIGHT,
       role: "row",
       fill: (row, index) => this.fill(row, index),
-      seen: (first, last) => this.seen(first, last),
+      drawn: (first, last) => this.want(first, last),
       scrolled: () => this.list.atEnd() && this.unseen && this.count(0),
     });
     this.host.addEventListener("click", (event) => this.click(event));
@@ -171,7 +171,7 @@ export class Timeline extends EventTarget {
           : "";
   }
 
-  seen(first, last) {
+  want(first, last) {
     if (this.finding.on) {
       if (last >= this.finding.events.length - 20) this.finding.more();
       return;

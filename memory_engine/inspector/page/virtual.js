@@ -5,13 +5,13 @@ import { el, setStyle } from "./dom.js";
 const AROUND = 8; // rows beyond the view that exist too
 
 export class VirtualList {
-  // host: the listbox, which scrolls. fill(row element, index) writes a row. seen(first, last) hears what is in view.
-  constructor(host, { height, fill, role = "option", seen = () => {}, scrolled = () => {} }) {
+  // host: the listbox, which scrolls. fill(row element, index) writes a row. drawn(first, last) hears which rows exist.
+  constructor(host, { height, fill, role = "option", drawn = () => {}, scrolled = () => {} }) {
     this.host = host;
     this.height = height;
     this.role = role; // of a row: "option" in a listbox, "row" in a grid
     this.fill = fill;
-    this.seen = seen;
+    this.drawn = drawn;
     this.count = 0;
     this.rows = new Map(); // index → element
     this.spare = [];
@@ -87,7 +87,7 @@ export class VirtualList {
       this.area.insertBefore(row, this.rows.get(index + 1) ?? null); // in the order in which they are read
     }
     this.ended = this.count > 0 && this.atEnd(); // whoever looks at the end goes on doing so when the room changes
-    if (this.count) this.seen(Math.min(first, this.count - 1), Math.min(last, this.count - 1));
+    if (this.count) this.drawn(Math.min(from, this.count - 1), to); // also those around the view, which are read too
   }
 
   write(row, index) {
@@ -171,11 +171,17 @@ export class Pages {
     const to = Math.floor(last / this.length);
     this.wanted = [];
     for (let page = from; page <= to; page++) if (!this.pages.has(page)) this.wanted.push(page);
-    for (const [page, control] of this.under) if (page < from - 1 || page > to + 1) control.abort();
+    for (const [page, control] of this.under) if (page < from - 1 || page > to + 1) this.abort(page, control);
     clearTimeout(this.timer);
     if (!this.wanted.length) return;
     if (now) this.fetch();
     else this.timer = setTimeout(() => this.fetch(), 50);
+  }
+
+  // What is given up may be wanted again before its request has ended.
+  abort(page, control) {
+    control.abort();
+    this.under.delete(page);
   }
 
   async fetch() {

@@ -11,6 +11,7 @@ from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import Runner
+from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
 
 import memory_engine
@@ -19,6 +20,8 @@ from memory_engine.integrations.adk import MemoryEngineSessionService
 from tests.integrations.contract import ASPECTS, NEVER, PIXEL, RESULTS, Contract, Driver, Step, depot_of
 
 APP = "shop"
+ASKS = "adk_request_confirmation"
+"""The call by which the framework asks a person."""
 
 
 class Program(BaseLlm):
@@ -53,10 +56,10 @@ def depot(place: str) -> str:
     return depot_of(place)
 
 
-def made(engine: Engine, step: Step) -> tuple[Runner, Program]:
-    """A runner with its model."""
+def made(engine: Engine, step: Step, *, asks: bool = False) -> tuple[Runner, Program]:
+    """A runner with its model; its calls wait for a person if it asks."""
     model = Program(model="program", step=step, seen=[])
-    agent = LlmAgent(name="clerk", model=model, tools=[depot])
+    agent = LlmAgent(name="clerk", model=model, tools=[FunctionTool(depot, require_confirmation=asks)])
     sessions = MemoryEngineSessionService(engine)
     return Runner(app_name=APP, agent=agent, session_service=sessions, auto_create_session=True), model
 
@@ -94,6 +97,33 @@ async def rewind(path: Path, session: str) -> None:
         await _rewind(runner, session, -1)
 
 
+async def interrupt(path: Path, step: Step) -> list[str]:
+    """Run until the calls have to be confirmed; the ids of what asks for it."""
+    async with memory_engine.open(str(path), config=NEVER) as engine:
+        runner, _ = made(engine, step, asks=True)
+        said = types.Content(role="user", parts=[types.Part(text=step.text)])
+        return [
+            str(call.id)
+            async for event in runner.run_async(user_id=step.user, session_id=step.session, new_message=said)
+            for call in event.get_function_calls()
+            if call.name == ASKS
+        ]
+
+
+async def resume(path: Path, step: Step, token: list[str]) -> list[str]:
+    """Confirm each call, in another process's place."""
+    answers = [
+        types.Part(function_response=types.FunctionResponse(id=one, name=ASKS, response={"confirmed": True}))
+        for one in token
+    ]
+    async with memory_engine.open(str(path), config=NEVER) as engine:
+        runner, model = made(engine, step, asks=True)
+        said = types.Content(role="user", parts=answers)
+        async for _ in runner.run_async(user_id=step.user, session_id=step.session, new_message=said):
+            pass
+        return model.seen[-1]
+
+
 async def remove(path: Path, session: str) -> None:
     """Delete a session."""
     async with memory_engine.open(str(path)) as engine:
@@ -106,8 +136,9 @@ DRIVER = Driver(
     thread_id=lambda session: f"adk-session/{APP}/ann/{session}",
     rewind=rewind,
     remove=remove,
+    interrupt=interrupt,
+    resume=resume,
     hides=True,
-    lacks={"interrupt": "ADK's confirmations and long calls are messages of the session, as other calls are"},
 )
 
 

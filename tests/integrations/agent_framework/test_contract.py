@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from agent_framework import (
     Agent,
+    AgentSession,
     BaseChatClient,
     ChatResponse,
     ChatResponseUpdate,
@@ -17,6 +18,7 @@ from agent_framework import (
     ResponseStream,
     tool,
 )
+from attrs import evolve
 
 import memory_engine
 from memory_engine.integrations.agent_framework import MemoryEngineHistoryProvider
@@ -74,13 +76,44 @@ async def turn(path: Path, step: Step) -> list[str]:
         return client.seen[-1]
 
 
+@tool(name="depot", approval_mode="always_require")
+async def guarded(place: str) -> str:
+    """What a depot holds, once a person allows to look."""
+    return depot_of(place)
+
+
+async def interrupt(path: Path, step: Step) -> tuple[dict[str, Any], list[Any]]:
+    """Run until the calls have to be approved; the session's own state, which its caller keeps, and the requests."""
+    async with memory_engine.open(str(path), config=NEVER) as engine:
+        agent = Agent(
+            Program(step), context_providers=[MemoryEngineHistoryProvider(engine, user_id=step.user)], tools=[guarded]
+        )
+        session = agent.create_session(session_id=step.session)
+        response = await agent.run(step.text, session=session)
+        return session.to_dict(), list(response.user_input_requests)
+
+
+async def resume(path: Path, step: Step, token: tuple[dict[str, Any], list[Any]]) -> list[str]:
+    """Approve them, as the input of another run."""
+    state, requests = token
+    async with memory_engine.open(str(path), config=NEVER) as engine:
+        client = Program(evolve(step, calls=False))
+        agent = Agent(
+            client, context_providers=[MemoryEngineHistoryProvider(engine, user_id=step.user)], tools=[guarded]
+        )
+        approvals = [one.to_function_approval_response(approved=True) for one in requests]
+        await agent.run(Message("user", approvals), session=AgentSession.from_dict(state))
+        return client.seen[-1]
+
+
 DRIVER = Driver(
     turn=turn,
+    interrupt=interrupt,
+    resume=resume,
     lacks={
         "branch": "a history of the framework only grows",
         "rewind": "a history of the framework only grows",
         "remove": "the framework does not delete histories: use `engine.thread(id).delete()`",
-        "interrupt": "an approval is an input of the next run, with messages that the caller holds",
     },
 )
 
