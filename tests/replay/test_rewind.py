@@ -169,6 +169,26 @@ async def test_a_rewind_over_a_compaction_brings_back_what_it_had_replaced(engin
     assert None is (await thread.verify()).divergence
 
 
+async def test_the_compactions_of_a_rewound_thread_are_those_of_that_moment(engine: Engine) -> None:
+    """One that was undone since is live again, and the latest to undo is the latest that is shown."""
+    thread = await engine.create_thread("t")
+    await talk(thread, *(f"word {n} and some more words to keep" for n in range(6)))
+    said_first = await said(thread)
+    await thread.compact()
+    moment, compacted = await thread.last_seq(), await said(thread)
+    await thread.undo_compaction()
+    await thread.compact()
+    await talk(thread, "more")
+    await thread.rewind(moment)
+    assert ["live"] == [one.status for one in await thread.compactions()]
+    assert compacted == await said(thread)
+    await thread.undo_compaction()
+    assert said_first == await said(thread)
+    await thread.rewind(redo=True)
+    assert ["undone", "live"] == [one.status for one in await thread.compactions()]
+    assert None is (await thread.verify()).divergence
+
+
 async def test_what_was_forgotten_stays_forgotten(thread: Thread) -> None:
     """Whether it was forgotten in the tail, or while the tail was taken back; erased text too."""
     await talk(thread, "the secret is plum", "two")
