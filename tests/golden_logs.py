@@ -73,7 +73,8 @@ async def make(folder: Path) -> None:
             await everything(engine)
             await _paused(engine)
             await _cleared(engine)
-            await _export(engine, folder, "everything", "paused", "cleared")
+            await _rewound(engine)
+            await _export(engine, folder, "everything", "paused", "cleared", "rewound")
             await _older(folder / "paused.jsonl.gz", folder / "todo-v1.jsonl.gz")
         async with _engine("talk") as engine:
             thread = await talk(engine)
@@ -129,9 +130,10 @@ async def _export(engine: Engine, folder: Path, *thread_ids: str) -> None:
 
 async def everything(engine: Engine) -> None:
     """One of each event that can stand anywhere, every field set; those of compactions are in the talk."""
+    elsewhere = e.CompactionCompleted | e.CompactionUndone | e.ExecutionPause | e.ThreadCleared | e.ThreadRewound
     thread = await engine.create_thread("everything", user_id="u1", tenant_id="acme", metadata={"note": "é"})
     for event in samples():
-        if not isinstance(event, e.CompactionCompleted | e.CompactionUndone | e.ExecutionPause | e.ThreadCleared):
+        if not isinstance(event, elsewhere):
             of_here = (  # the sample is of another log
                 msgspec.structs.replace(event, removed=(), seen=0) if isinstance(event, e.ThreadRereduced) else event
             )
@@ -161,6 +163,22 @@ async def _cleared(engine: Engine) -> None:
         if isinstance(event, e.ThreadCleared):
             await thread.dispatch(event)
     await thread.dispatch(e.UserMessage(content="My car is red."))
+
+
+async def _rewound(engine: Engine) -> None:
+    """A log that went back, over a compaction, and back again; an agent has learned from what is taken back."""
+    thread = await engine.create_thread("rewound")
+    for n in range(4):
+        await thread.dispatch(e.UserMessage(content=f"My bicycle number {n} is blue, and its bell is loud."))
+    await thread.memory.append("episodic", "We spoke of bicycles")
+    moment = await thread.last_seq()
+    await thread.compact()
+    await thread.dispatch(e.MemoryShared(destination=e.Destination("agent", "ann"), layer="episodic", content="Blue"))
+    await thread.delivered()
+    await thread.rewind(moment, reason="a wrong turn")
+    await thread.scratchpad.write("The bicycle has a flat tyre")
+    await thread.rewind(redo=True)
+    await thread.rewind(moment)
 
 
 async def _paused(engine: Engine) -> None:

@@ -33,6 +33,7 @@ from memory_engine.core.operations import BatchReplace, Operation, flattened
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State
 from memory_engine.store.reader import LogReader
+from memory_engine.store.rewinds import shown_at
 
 _TELLING = (MemoryForget.event_type, *RESTORING)
 """Events that are decoded as a whole, not only their operations."""
@@ -195,10 +196,22 @@ class Aftermath:
 
 
 async def read_steps(reader: LogReader, thread_id: str, upto: int, known: Steps | None = None, after: int = 0) -> Steps:
-    """Read the compactions of a log, without fates: those `known` up to `after`, and those that came since."""
+    """Read the compactions of a log, without fates: those `known` up to `after`, and those that came since.
+
+    Those that a rewind took back are among them.
+    """
     steps = Steps() if known is None else known.copied()
     async for stored in reader.walk(thread_id, after=after, upto=upto, types=STEPS):
         steps.step(thread_id, stored, reader.registry)
+    return steps
+
+
+async def shown_steps(reader: LogReader, thread_id: str, upto: int, after: int = 0) -> Steps:
+    """Read the compactions of a log after a seq that are shown at its end."""
+    shown, steps = await shown_at(reader, thread_id, upto), Steps()
+    async for stored in reader.walk(thread_id, after=after, upto=upto, types=STEPS):
+        if shown.shows(stored):
+            steps.step(thread_id, stored, reader.registry)
     return steps
 
 
@@ -239,7 +252,7 @@ async def read_aftermath(reader: LogReader, thread_id: str, state: State, *, aft
 
 async def read_compactions(reader: LogReader, thread_id: str, state: State, open_at: int | None) -> list[Compaction]:
     """Read the compactions up to a state, completed or not, in order, with their fates. See `Steps.in_order`."""
-    steps = await read_steps(reader, thread_id, state.seq)
+    steps = await shown_steps(reader, thread_id, state.seq)
     finished: Sequence[Compaction] = steps.finished
     if finished:
         aftermath = await read_aftermath(reader, thread_id, state, after=finished[0].seq)

@@ -16,7 +16,7 @@ from memory_engine.compaction.history import (
     LogOriginals,
     Steps,
     read_aftermath,
-    read_steps,
+    shown_steps,
     summary_root,
     with_fate,
 )
@@ -360,7 +360,7 @@ async def _find_compaction(
     root = await summary_root(reader, thread.id, named) if _CHUNK_ID.fullmatch(named) else ""
     upto, steps, found = thread.state.seq, Steps(), list[Compaction]()
     for after in spans_back(upto):
-        steps = await read_steps(reader, thread.id, upto, after=after)
+        steps = await shown_steps(reader, thread.id, upto, after)
         found = _compactions_named(steps.finished, named, root)
         standing = [one for one in found if undone or one.seq not in steps.undone]
         if standing:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import pytest
 
+from memory_engine.core.rewinding import Hiding
 from memory_engine.core.threads import Head, ThreadRecord
 from memory_engine.errors import HeadMoved, ThreadNotFound
 from memory_engine.store.passages import (
@@ -206,6 +207,24 @@ class PassageContract:
         await indexed(store, "t", [step(1, row(1, "a", key="k")), PassageStep(2, (row(2, "a", key="k"),), keys=("k",))])
         assert [2] == await seqs(store, "t", A)
         assert [1] == await seqs(store, "t", LookUp(terms=("a",), upto=1))
+
+    async def test_what_a_rewind_hides_ends_and_comes_back(self, store: Store) -> None:
+        """With it goes what hidden events have ended; an ending that is repeated reaches no later passage."""
+        first, second = row(1, "a", key="k"), row(3, "a", key="k")
+        steps = [step(1, first), step(2, row(2, "a")), PassageStep(3, (second,), keys=("k",))]
+        await indexed(store, "t", steps)
+        assert [2, 3] == await seqs(store, "t", A)
+        back, again = Hiding(gaps=((2, 3),)), Hiding(gaps=((4, 4),), returned=((2, 3),))
+        assert await store.passages.write("t", PassageChange(3, 4, hiding=back))
+        assert [1] == await seqs(store, "t", A)
+        assert not await store.passages.write("t", PassageChange(3, 4, hiding=again))
+        assert await store.passages.write("t", PassageChange(4, 5, [PassageStep(3, keys=("k",))], hiding=again))
+        assert [2, 3] == await seqs(store, "t", A)
+        facts = Hiding(gaps=((2, 2), (4, 4))), Hiding(gaps=((4, 4),), returned=((2, 2),), acts=(6,))
+        assert await store.passages.write("t", PassageChange(5, 6, hiding=facts[0]))
+        assert [3] == await seqs(store, "t", A)
+        assert await store.passages.write("t", PassageChange(6, 7, hiding=facts[1]))
+        assert [2, 3] == await seqs(store, "t", A)
 
     async def test_what_is_dropped_is_destroyed(self, store: Store) -> None:
         """It takes along passages drawn from it and those of a dropped key, indexed or not yet, and their vectors."""

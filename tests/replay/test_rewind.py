@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -17,7 +18,7 @@ from memory_engine import (
     errors,
 )
 from memory_engine import events as e
-from memory_engine.projections.base import Rows
+from memory_engine.projections.base import Projection, Rows
 from memory_engine.testing import FakeCompactor, Hangs
 from tests.places import on_both_back_ends, place_of
 
@@ -99,9 +100,9 @@ async def test_a_rewind_that_changes_nothing(thread: Thread) -> None:
     """To the last event, or a second time to the same moment, or the redo of none: it is refused."""
     moment = await talk(thread, "one")
     await talk(thread, "two")
-    for wanted in ({"moment": 2}, {"redo": True}, {}):
+    for moment_or_none, redo in ((2, False), (None, True), (None, False)):
         with pytest.raises(errors.CannotRewind):
-            await thread.rewind(**wanted)  # type: ignore[arg-type]
+            await thread.rewind(moment_or_none, redo=redo)
     await thread.rewind(moment)
     with pytest.raises(errors.CannotRewind, match="the thread shows the same events already"):
         await thread.rewind(moment)
@@ -165,6 +166,26 @@ async def test_a_rewind_over_a_compaction_brings_back_what_it_had_replaced(engin
     assert 5 <= len(await thread.originals(summary.id))
     await thread.undo_compaction()
     assert before == await said(thread)
+    assert None is (await thread.verify()).divergence
+
+
+async def test_the_compactions_of_a_rewound_thread_are_those_of_that_moment(engine: Engine) -> None:
+    """One that was undone since is live again, and the latest to undo is the latest that is shown."""
+    thread = await engine.create_thread("t")
+    await talk(thread, *(f"word {n} and some more words to keep" for n in range(6)))
+    said_first = await said(thread)
+    await thread.compact()
+    moment, compacted = await thread.last_seq(), await said(thread)
+    await thread.undo_compaction()
+    await thread.compact()
+    await talk(thread, "more")
+    await thread.rewind(moment)
+    assert ["live"] == [one.status for one in await thread.compactions()]
+    assert compacted == await said(thread)
+    await thread.undo_compaction()
+    assert said_first == await said(thread)
+    await thread.rewind(redo=True)
+    assert ["undone", "live"] == [one.status for one in await thread.compactions()]
     assert None is (await thread.verify()).divergence
 
 
@@ -300,7 +321,7 @@ class Lengths:
 async def test_views_of_plug_ins_follow(tmp_path: Path) -> None:
     """Those that read every event too, in the same process and in the next, which has read them before."""
     path, views = str(tmp_path / "log.db"), [Lengths("inline"), Lengths("async")]
-    plugin = Plugin("lengths", projections=views)
+    plugin = Plugin("lengths", projections=[cast("Projection[object]", view) for view in views])
 
     async def shown(thread: Thread) -> list[dict[str, object]]:
         await engine.settle()
