@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -11,7 +12,7 @@ import memory_engine
 from memory_engine import Engine, LlmTextResponse, Models, NewEvent, Thread, UserMessage
 from memory_engine import events as e
 from memory_engine.errors import EventNotFound, InvalidArgument, ModelError
-from memory_engine.llm import Completion
+from memory_engine.llm import Completion, LanguageModel
 
 OLDER = "My locker code is 4471."
 NEWER = "The front desk gave the locker another one, so 9026 opens mine."
@@ -60,9 +61,11 @@ async def told(engine: Engine, *texts: str, thread_id: str = "talk") -> Thread:
     return thread
 
 
-async def order(thread: Thread, question: str = ASKED, **narrowed: object) -> list[str]:
+async def order(
+    thread: Thread, question: str = ASKED, *, at: int | None = None, as_of: datetime | None = None
+) -> list[str]:
     """The two statements in the order in which a search finds them."""
-    found = await thread.search(question, **narrowed)  # type: ignore[arg-type]
+    found = await thread.search(question, at=at, as_of=as_of)
     return [hit.text for hit in found if hit.text in (OLDER, NEWER)]
 
 
@@ -228,9 +231,13 @@ async def test_a_statement_that_is_forgotten_while_the_model_reads_it_leaves_no_
         thread = await told(engine, OLDER, NEWER)
 
         class Slow(Decider):
-            async def complete(self, messages: Sequence[Mapping[str, object]], **given: object) -> Completion:
+            async def complete(
+                self, messages: Sequence[Mapping[str, object]], *, temperature: float, max_tokens: int, timeout_s: float
+            ) -> Completion:
                 await thread.forget(seqs=[1])
-                return await super().complete(messages, **given)  # type: ignore[arg-type]
+                return await super().complete(
+                    messages, temperature=temperature, max_tokens=max_tokens, timeout_s=timeout_s
+                )
 
         done = await thread.views.statements.compare(ASKED, model=Slow(lambda *_: "REPLACED"))
         assert ((), ()) == (done.decisions, await thread.views.statements.decisions())
@@ -339,7 +346,7 @@ async def test_a_comparison_needs_a_model(engine: Engine) -> None:
     with pytest.raises(InvalidArgument, match="memory="):
         await thread.views.statements.compare(ASKED)
     with pytest.raises(InvalidArgument):
-        await thread.views.statements.compare(ASKED, model="gpt")  # type: ignore[arg-type]
+        await thread.views.statements.compare(ASKED, model=cast("LanguageModel", "gpt"))
 
 
 async def test_why_names_the_decision() -> None:
