@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from memory_engine.core.cancellation import settle
-from memory_engine.errors import BackupFailed, MemoryEngineError
+from memory_engine.errors import BackupFailed
 from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.connection import HereConnection, storage_error
 from memory_engine.storage.sqlite.file import as_schema_error, check_sqlite_min
@@ -40,12 +40,11 @@ class MemoryStore(TableStore):
     def commit(self, unit: CommitUnit) -> "asyncio.Future[None]":
         """Take a unit; the future is done at once."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        outcome: BaseException | None
         try:
             (outcome,) = self._connection.here(lambda raw: self._transactions.commit(raw, (unit,)))
-        except (sqlite3.Error, OverflowError) as error:
-            outcome = storage_error(PLACE, error)
-        except MemoryEngineError as error:
-            outcome = error
+        except Exception as error:  # whatever it is, it is the outcome of the unit
+            outcome = storage_error(PLACE, error) if isinstance(error, sqlite3.Error | OverflowError) else error
         settle(done, outcome)
         return done
 
