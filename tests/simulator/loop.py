@@ -354,6 +354,9 @@ def simulated(loop: SimulatedLoop) -> Iterator[None]:
         patch.object(time, "sleep", loop.sleep),
         patch.object(time, "monotonic", loop.time),
         patch.object(time, "perf_counter", loop.time),
+        patch("memory_engine.core.slices.perf_counter", loop.time),  # they have it by its name
+        patch("memory_engine.recall.ahead.perf_counter", loop.time),
+        patch("memory_engine.recall.index.perf_counter", loop.time),
         patch.object(time, "monotonic_ns", lambda: int(loop.now_s * 1e9) + next(ticks)),
         patch.object(time, "time", lambda: 1_700_000_000 + loop.now_s),
         patch.object(time, "time_ns", lambda: int((1_700_000_000 + loop.now_s) * 1e9) + next(ticks)),
