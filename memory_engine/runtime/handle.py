@@ -133,7 +133,8 @@ class ThreadHandle:
         expected_seq: int | None = None,
     ) -> Receipt:
         """Append one event. See `Thread.dispatch`."""
-        self.check_present("event")
+        if self.as_of is not None:
+            self.check_present("event")
         if expected_seq is not None:
             checked_count("expected_seq", expected_seq)
         kernel = self.kernel
