@@ -15,7 +15,7 @@ from attrs import evolve
 from memory_engine.core.aside import imported
 from memory_engine.core.clock import to_us, zone_of
 from memory_engine.core.events.memory import MemoryForget
-from memory_engine.core.lazy import lazy_modules
+from memory_engine.core.lazy import lazy_module, lazy_modules
 from memory_engine.core.threads import TIMEZONE, WHAT_IF
 from memory_engine.errors import InvalidArgument, InvalidSearch, ModelError, SeqNotInLog, ThreadNotFound
 from memory_engine.recall.ahead import IndexingAhead
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 else:
     base, vectors = lazy_modules("memory_engine.llm", "base vectors")
     hits, likeness, search = lazy_modules("memory_engine.recall", "hits likeness search")
-    [rewinds] = lazy_modules("memory_engine", "store.rewinds")
+    rewinds = lazy_module("memory_engine.store.rewinds")
 
 _log = logging.getLogger("memory_engine.recall")
 
