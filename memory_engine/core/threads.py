@@ -263,7 +263,9 @@ def read_record(  # noqa: PLR0913 - the columns of a row
     readable, why = readable_metadata(metadata)
     is_plain = policy is None and not (why or has_first) and {*map(type, names.values())} == {str}
     if is_plain and type(created_at_us) is int:  # nearly all: a page of threads is read as fast as its rows
-        return ThreadRecord(**texts, metadata=readable, created_at_us=created_at_us, forked_from=forked_from)
+        return ThreadRecord(
+            **texts, metadata=readable, policy=None, created_at_us=created_at_us, forked_from=forked_from
+        )
     facts = {name: "" if type(value) is str else "it is not a text of UTF-8" for name, value in names.items()}
     facts["metadata"] = why
     kept, facts["policy"] = readable_policy(policy) if policy is not None else (None, "")

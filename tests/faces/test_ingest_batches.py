@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ async def events(engine: Engine) -> list[Event]:
     return [one.event async for one in engine.thread("t").events() if isinstance(one.event, Event)]
 
 
-def as_lines(messages: list[dict[str, object]]) -> list[str]:
+def as_lines(messages: Sequence[Mapping[str, object]]) -> list[str]:
     """A line for each message."""
     return [json.dumps(message) for message in messages]
 
@@ -125,9 +126,9 @@ def response(*, named: str = "m1", ends: bool = False) -> list[dict[str, object]
     around = {"id": named, "type": "message", "model": "x", "role": "assistant", "stop_reason": None}
     calls = [{"type": "tool_use", "id": f"{named}{n}", "name": "Read", "input": {"n": n}} for n in range(3)]
     text = {"type": "text", "text": "I read on. " * 9_000}
-    parts = [{**around, "content": [one]} for one in (text, *calls)]
+    parts: list[dict[str, object]] = [{**around, "content": [one]} for one in (text, *calls)]
     parts[-1]["stop_reason"] = "end_turn" if ends else "tool_use"
-    results = [
+    results: list[dict[str, object]] = [
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": one["id"], "content": "a page " * 9_000}]}
         for one in calls
     ]

@@ -26,7 +26,7 @@ def tasks(tmp_path: Path) -> dict[str, Any]:
         (folder / f"{name}.lock").write_text(PINS.format(version=version))
 
     @contextmanager
-    def no_uv() -> Iterator[Path]:
+    def no_uv(*_packages: str) -> Iterator[Path]:
         yield tmp_path
 
     def lock_peer(_uv: Path, peer: Path, *words: str) -> None:
@@ -41,7 +41,7 @@ def tasks(tmp_path: Path) -> dict[str, Any]:
         tried.append(peer)
         return peer == "fits"
 
-    names.update(ROOT=tmp_path, fetched_uv=no_uv, lock_peer=lock_peer, passes=passes, tried=tried, folder=folder)
+    names.update(ROOT=tmp_path, fetched=no_uv, lock_peer=lock_peer, passes=passes, tried=tried, folder=folder)
     return names
 
 

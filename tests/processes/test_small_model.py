@@ -148,7 +148,7 @@ async def test_a_small_model_decides_or_is_unclear(address: str) -> None:
         said = ("The spare key is under the mat.", "From today the spare key is with Mrs Ahn next door.")
         for text in said:
             await thread.dispatch(UserMessage(content=text))
-        done = await thread.statements.compare("Where is the spare key?", pairs_max=1)
+        done = await thread.views.statements.compare("Where is the spare key?", pairs_max=1)
         recorded = [one.event for one in await events(thread) if isinstance(one.event, StatementsCompared)]
         assert [one.verdict for one in recorded] == [one.verdict for one in done.decisions]
         assert bool(recorded) != bool(done.failure)

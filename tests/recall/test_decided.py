@@ -265,9 +265,9 @@ async def test_decisions_come_back(tmp_path: Path) -> None:
         await thread.replay.export(tmp_path / "thread.jsonl")
     async with memory_engine.open(path) as engine:
         assert [NEWER, OLDER] == await order(engine.thread("talk"))
-        assert kept == await engine.thread("talk").statements.decisions()
+        assert kept == await engine.thread("talk").views.statements.decisions()
         await engine.thread("talk").replay.rebuild()
-        assert kept == await engine.thread("talk").statements.decisions()
+        assert kept == await engine.thread("talk").views.statements.decisions()
     async with memory_engine.open(":memory:") as engine:
         await engine.import_log(tmp_path / "thread.jsonl", user_id="u1")
         assert [NEWER, OLDER] == await order(engine.thread("talk"))

@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -240,7 +240,7 @@ async def test_a_call_whose_result_was_taken_back_is_open_again(thread: Thread) 
     await thread.dispatch(e.ToolResult(call_id="c1", content="sunny", name="weather"))
     await thread.rewind(2)
     await talk(thread, "Never mind.")
-    messages = (await thread.context()).render("openai.chat").messages
+    messages = cast("list[dict[str, Any]]", (await thread.context()).render("openai.chat").messages)
     calls = {call["id"] for one in messages for call in one.get("tool_calls", ())}
     assert calls == {one["tool_call_id"] for one in messages if one["role"] == "tool"}
     await thread.rewind(2)
@@ -369,7 +369,9 @@ async def test_a_process_that_writes_at_the_same_time(back_end: str, tmp_path: P
         await talk(await one.create_thread("t"), "one", "two", "three")
         assert ["one", "three", "two"] == await found(other.thread("t"), "one two three")
         writes = (other.thread("t").dispatch(e.UserMessage(content=f"at once {n}")) for n in range(4))
-        report, *receipts = await asyncio.gather(one.thread("t").rewind(1), *writes)
+        rewinding = asyncio.create_task(one.thread("t").rewind(1))
+        receipts = await asyncio.gather(*writes)
+        report = await rewinding
         after = [f"at once {n}" for n, receipt in enumerate(receipts) if receipt.seq > report.seq]
         for engine in (one, other):
             assert ["one", *after] == await said(engine.thread("t"))

@@ -476,7 +476,7 @@ async def test_ids_that_cannot_be_stored_are_refused(value: str) -> None:
     async with memory_engine.open(":memory:") as engine:
         thread = await engine.create_thread()
         for field in ("id", "causation_id", "correlation_id"):
-            new = NewEvent(message, **{field: value})
+            new = msgspec.structs.replace(NewEvent(message), **{field: value})
             with pytest.raises(errors.InvalidIdentifier):
                 await thread.dispatch(new)
         assert 1 == (await thread.dispatch(message)).seq
