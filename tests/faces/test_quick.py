@@ -16,6 +16,7 @@ LEFT_TO_THE_SUITE = {
     "faces/test_examples.py": "starts a program for each example",
     "integrations/test_peers.py": "starts the tests of each peer",
     "postgres/test_read_only_search.py": "builds an index on a server",
+    "trust/test_simulator.py": "simulates for seconds",
     "views/test_brief_bounds.py": "measures memory over long talks",
 }
 """Files that may have no test in a quick run, with the reason."""
