@@ -1,7 +1,8 @@
 """Recorded conversations and logs, read from files and dispatched event by event, as they came live."""
 
 from memory_engine.core.recordings import Reader, Record, RecordedConversation, RecordedFile
-from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport, ThreadIngested
+from memory_engine.ingest.filling import ThreadIngested
+from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport
 from memory_engine.ingest.readers.messages import holds_a_log
 from memory_engine.ingest.records import Format
 

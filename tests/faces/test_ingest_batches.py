@@ -125,9 +125,9 @@ def response(*, named: str = "m1", ends: bool = False) -> list[dict[str, object]
     around = {"id": named, "type": "message", "model": "x", "role": "assistant", "stop_reason": None}
     calls = [{"type": "tool_use", "id": f"{named}{n}", "name": "Read", "input": {"n": n}} for n in range(3)]
     text = {"type": "text", "text": "I read on. " * 9_000}
-    parts = [{**around, "content": [one]} for one in (text, *calls)]
+    parts: list[dict[str, object]] = [{**around, "content": [one]} for one in (text, *calls)]
     parts[-1]["stop_reason"] = "end_turn" if ends else "tool_use"
-    results = [
+    results: list[dict[str, object]] = [
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": one["id"], "content": "a page " * 9_000}]}
         for one in calls
     ]
@@ -188,7 +188,10 @@ async def test_an_unusable_line_of_a_response_costs_only_itself(tmp_path: Path) 
 
 async def test_one_id_for_all_responses_joins_no_more_than_up_to_the_next_word_of_a_person(tmp_path: Path) -> None:
     """An id that a client made up says little; the messages come in all the same."""
-    said = [{"role": "assistant", "id": "x", "content": "word " * 20_000}, {"role": "user", "content": "On"}]
+    said: list[dict[str, object]] = [
+        {"role": "assistant", "id": "x", "content": "word " * 20_000},
+        {"role": "user", "content": "On"},
+    ]
     async with memory_engine.open(":memory:") as engine:
         report = await ingest(engine, tmp_path / "t.jsonl", as_lines(said * 6))
         assert ([], 12) == (report.errors, report.messages)
