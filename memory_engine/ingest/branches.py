@@ -36,7 +36,7 @@ class Branches:
 
 
 @define
-class Line:
+class BranchLine:
     """The line of records of a conversation, as far as a thread holds it. `tree` are the keys of all its branches."""
 
     engine: Engine

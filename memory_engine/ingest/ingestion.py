@@ -17,7 +17,7 @@ from memory_engine.core.records import RecordedEvent
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import IngestError, InvalidInput, ThreadExists, ThreadNotFound
-from memory_engine.ingest.branches import Branches, Line
+from memory_engine.ingest.branches import Branches, BranchLine
 from memory_engine.ingest.chat import ChatReader
 from memory_engine.ingest.events import EventReader, RecordReading, Translator, UnusableRecord, event_id
 from memory_engine.ingest.filling import (
@@ -217,7 +217,7 @@ class Ingestion:
                     return True
         return True
 
-    async def _line(self, filling: Filling) -> Line | None:
+    async def _line(self, filling: Filling) -> BranchLine | None:
         """Return the line of a conversation with branches, if an earlier file was ingested into its thread."""
         if filling.conversation.branch_of is None:
             self._root, self._branches = filling.named, None
@@ -228,10 +228,10 @@ class Ingestion:
             with suppress(ThreadNotFound):
                 await engine.thread(filling.named).info()
                 self._branches = Branches(engine)
-        return Line(engine, filling.named, filling.conversation.tree) if self._branches is not None else None
+        return BranchLine(engine, filling.named, filling.conversation.tree) if self._branches is not None else None
 
     async def _in_its_thread(
-        self, some: "_Responses", line: Line, translator: Translator, filling: Filling
+        self, some: "_Responses", line: BranchLine, translator: Translator, filling: Filling
     ) -> tuple["_Responses", Translator]:
         """Find the thread for the next response of a line, and return the response with the translator for it."""
         branches, [record, *others] = self._branches, some[0]

@@ -360,9 +360,10 @@ async def test_the_chunk_of_a_hosted_item_counts_it(item: Json) -> None:
     """About as a context does, whether it comes in a response with words or alone."""
     async with memory_engine.open(":memory:", config=NEVER) as engine:
         alone, beside = await engine.create_thread(), await engine.create_thread()
-        said = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
+        said: Json = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
+        said["content"] = [{"type": "output_text", "text": "Four."}]
         await alone.record(response([item]))
-        await beside.record(response([item, said | {"content": [{"type": "output_text", "text": "Four."}]}]))
+        await beside.record(response([item, said]))
         (chunk,), (other,) = (await alone.state()).chunks(), (await beside.state()).chunks()
         assert chunk.native_tokens == chunk.tokens == other.tokens - 2
         assert chunk.tokens <= (await alone.context()).tokens <= 2.5 * chunk.tokens

@@ -189,7 +189,10 @@ async def test_an_unusable_line_of_a_response_costs_only_itself(tmp_path: Path) 
 
 async def test_one_id_for_all_responses_joins_no_more_than_up_to_the_next_word_of_a_person(tmp_path: Path) -> None:
     """An id that a client made up says little; the messages come in all the same."""
-    said = [{"role": "assistant", "id": "x", "content": "word " * 20_000}, {"role": "user", "content": "On"}]
+    said: list[dict[str, object]] = [
+        {"role": "assistant", "id": "x", "content": "word " * 20_000},
+        {"role": "user", "content": "On"},
+    ]
     async with memory_engine.open(":memory:") as engine:
         report = await ingest(engine, tmp_path / "t.jsonl", as_lines(said * 6))
         assert ([], 12) == (report.errors, report.messages)

@@ -18,7 +18,7 @@ PINS = "alpha=={version} \\\n    --hash=sha256:aa\nbeta==1.0 \\\n    --hash=sha2
 def tasks(tmp_path: Path) -> dict[str, Any]:
     """`tasks.py`, in a checkout with three frameworks of which the newest release is 2.0; no index is asked."""
     module = runpy.run_path(str(ROOT / "tasks.py"))
-    names = module["newest"].__globals__
+    names: dict[str, Any] = module["newest"].__globals__
     folder = tmp_path / "tests" / "integrations"
     folder.mkdir(parents=True)
     for name, version in (("breaks", "1.0"), ("fits", "1.0"), ("same", "2.0"), ("unresolved", "1.0")):
