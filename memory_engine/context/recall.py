@@ -38,13 +38,12 @@ from memory_engine.core.state import State
 from memory_engine.errors import IntegrityError, ThreadNotFound
 from memory_engine.language.text import terms
 from memory_engine.recall.candidates import Choice
-from memory_engine.recall.decided import note_question
 from memory_engine.recall.extractors import MEMORY
 from memory_engine.recall.hits import Found, Hit, Shown, read_passages
 from memory_engine.recall.question import TERMS_MAX
 from memory_engine.recall.repetition import REPEATED_TERMS_MIN, Repetitions
 from memory_engine.recall.search import LIMIT_MAX, Asked
-from memory_engine.recall.service import Recall, checked_query
+from memory_engine.recall.service import Recall, checked_query, note_question
 from memory_engine.recall.several import asks_for_several
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel

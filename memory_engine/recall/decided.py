@@ -5,19 +5,15 @@ replaced statement comes after its replacement, which joins the hits if it fits 
 events. Where they decided that a statement still holds, the rules of `superseding` do not move it either.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
-from memory_engine.recall.decided_pairs import DecidedPair
 from memory_engine.recall.hits import Hit, passage_of
+from memory_engine.recall.index import DecidedPair
 from memory_engine.recall.ranking import SCORE_DIGITS, Ranked
 from memory_engine.store.passages import PLACES_BITS, THREAD_BITS
-
-if TYPE_CHECKING:
-    from memory_engine.runtime.kernel import Kernel
 
 DECIDED = "decided"
 """Signal of a hit that is lifted because a decision says that it replaces another."""
@@ -27,11 +23,6 @@ ADDED_MAX = 20
 """Maximum number of replacements of one hit that join the hits of a search: the newest."""
 RANKED_READ = 80
 """Number of best hits for whose replacements a search looks."""
-QUESTIONS_MAX = 16
-"""Number of questions that are remembered of a thread, to compare statements for them."""
-QUESTIONED_MAX = 256
-"""Number of threads of which questions are remembered."""
-
 Passage = tuple[str, int, int]
 """A passage: its thread, its event's seq, and which of the event's (see `Hit.passage`)."""
 
@@ -134,18 +125,3 @@ def lifted(hit: Hit, other: Hit, signal: str = DECIDED) -> Hit:
 def threads_to_read(ranked: Sequence[Ranked], thread_ids: Sequence[str]) -> list[str]:
     """Return the threads of the best hits."""
     return list(dict.fromkeys(thread_ids[one.place >> THREAD_BITS] for one in ranked[:RANKED_READ]))[:THREADS_READ]
-
-
-def searched_questions(kernel: "Kernel", thread_id: str) -> deque[str]:
-    """Return what a thread was searched for lately, by this process. It is in memory only; forgetting clears it."""
-    return kernel.caches.made(
-        thread_id, "searched_questions", lambda: deque[str](maxlen=QUESTIONS_MAX), at_most=QUESTIONED_MAX
-    )
-
-
-def note_question(kernel: "Kernel", thread_id: str, question: str) -> None:
-    """Remember what a thread is searched for."""
-    asked = searched_questions(kernel, thread_id)
-    if question in asked:
-        asked.remove(question)
-    asked.append(question)

@@ -14,7 +14,7 @@ and an embedder that is down delays vectors but never loses them.
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from math import inf
@@ -294,6 +294,25 @@ class SearchModels(msgspec.Struct, kw_only=True):
     passage_overlay: Callable[[Store], OverlaidIndex]
     ranker: "Ranker"
     reranker: "Reranker | None"
+
+
+class DecidedPair(msgspec.Struct, frozen=True):
+    """What the event `decided_by` says of two passages of a thread, each a seq and the number within its event."""
+
+    older: tuple[int, int]
+    newer: tuple[int, int]
+    is_replaced: bool
+    decided_by: str
+
+
+async def _no_decisions(_kernel: "Kernel", _thread_id: str, _upto: int) -> Sequence[DecidedPair]:
+    return ()
+
+
+class StatementDecisions(msgspec.Struct, frozen=True):
+    """Reader of the decisions of a thread as of a seq (0: now). The plug-in of statements provides this setting."""
+
+    read: "Callable[[Kernel, str, int], Awaitable[Sequence[DecidedPair]]]" = _no_decisions
 
 
 _log = logging.getLogger("memory_engine.recall")

@@ -37,9 +37,8 @@ from memory_engine.errors import (
 from memory_engine.llm.vectors import Embedder, Vector, dimension_of
 from memory_engine.recall.candidates import Choice, Gathered
 from memory_engine.recall.decided import Decided, threads_to_read
-from memory_engine.recall.decided_pairs import StatementDecisions
 from memory_engine.recall.hits import Found, Hit, Missing, RankedHits, texts_at
-from memory_engine.recall.index import BATCH, Embedding, Indexing, SearchModels, embed
+from memory_engine.recall.index import BATCH, Embedding, Indexing, SearchModels, StatementDecisions, embed
 from memory_engine.recall.question import Question, read_question
 from memory_engine.recall.ranking import Ranked, is_built_in
 from memory_engine.recall.rerankers import scores_of

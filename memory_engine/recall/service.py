@@ -4,6 +4,7 @@ The arguments of a search are checked first: a wrong value is refused, never sea
 """
 
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, tzinfo
@@ -32,7 +33,7 @@ from memory_engine.store.snapshots import forgotten_at, rewound_at
 if TYPE_CHECKING:
     from memory_engine.llm import base, vectors
     from memory_engine.llm.vectors import Embedder
-    from memory_engine.recall import decided, hits, likeness, search
+    from memory_engine.recall import hits, likeness, search
     from memory_engine.recall.candidates import Choice
     from memory_engine.recall.hits import Found, Hit
     from memory_engine.recall.likeness import TextIndex
@@ -41,13 +42,18 @@ if TYPE_CHECKING:
     from memory_engine.store import rewinds
 else:
     base, vectors = lazy_modules("memory_engine.llm", "base vectors")
-    decided, hits, likeness, search = lazy_modules("memory_engine.recall", "decided hits likeness search")
+    hits, likeness, search = lazy_modules("memory_engine.recall", "hits likeness search")
     rewinds = lazy_module("memory_engine.store.rewinds")
 
 _log = logging.getLogger("memory_engine.recall")
 
 SIMILARITIES_MAX = 256
 """Indexes of likeness that are kept in memory, each of one view of one thread."""
+
+QUESTIONS_MAX = 16
+"""Number of questions that are remembered of a thread, to compare statements for them."""
+QUESTIONED_MAX = 256
+"""Number of threads of which questions are remembered."""
 
 
 class Recall:
@@ -251,7 +257,7 @@ async def search_thread(  # noqa: PLR0913 - what narrows a search, by keyword
     upto = await thread.upto(at) if is_there else 0
     if upto == 0:
         return hits.Found(query=query)
-    decided.note_question(thread.kernel, thread.id, query)
+    note_question(thread.kernel, thread.id, query)
     found = await thread.kernel[Recall].search((thread.id,), evolve(wanted, upto=upto or 0))
     if upto and rewound_at(head := await thread.kernel.reader.head(thread.id)):  # the index holds one end of a passage
         shown = await rewinds.shown_at(thread.kernel.reader, thread.id, upto, head)
@@ -323,3 +329,18 @@ def _moment_us(what: str, moment: object) -> int | None:
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise InvalidSearch(what, moment, "it is a moment with a time zone: datetime(..., tzinfo=UTC)")
     return to_us(moment)
+
+
+def searched_questions(kernel: Kernel, thread_id: str) -> deque[str]:
+    """Return what a thread was searched for lately, by this process. It is in memory only; forgetting clears it."""
+    return kernel.caches.made(
+        thread_id, "searched_questions", lambda: deque[str](maxlen=QUESTIONS_MAX), at_most=QUESTIONED_MAX
+    )
+
+
+def note_question(kernel: Kernel, thread_id: str, question: str) -> None:
+    """Remember what a thread is searched for."""
+    asked = searched_questions(kernel, thread_id)
+    if question in asked:
+        asked.remove(question)
+    asked.append(question)

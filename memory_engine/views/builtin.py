@@ -18,7 +18,7 @@ from memory_engine.core.lazy import StandIn
 from memory_engine.core.state import Mark
 from memory_engine.plugins import DeferredPlugin, Plugin
 from memory_engine.projections.base import Projection
-from memory_engine.recall.decided_pairs import DecidedPair, StatementDecisions
+from memory_engine.recall.index import DecidedPair, StatementDecisions
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel, ThreadKind

@@ -10,7 +10,7 @@ from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.roles import Seq
 from memory_engine.core.records import RecordedEvent
 from memory_engine.projections.base import ProjectionMode, Rows, seq_key
-from memory_engine.recall.decided_pairs import DecidedPair
+from memory_engine.recall.index import DecidedPair
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.views.statements.events import StatementsCompared, Verdict
@@ -89,7 +89,7 @@ STATEMENTS = StatementsFold()
 
 
 async def read_decisions(kernel: Kernel, thread_id: str, upto: int) -> Sequence[DecidedPair]:
-    """See `recall.decided_pairs.StatementDecisions`."""
+    """See `recall.index.StatementDecisions`."""
     rows = await ThreadHandle(kernel, thread_id).rows(STATEMENTS)
     return list(_decided(rows.items(), upto))
 

@@ -12,9 +12,8 @@ from memory_engine.errors import EventNotFound, IdempotencyConflict, InvalidArgu
 from memory_engine.errors.effects import Usage
 from memory_engine.llm.base import LanguageModel, MemoryModel
 from memory_engine.projections.outbox import derived_id
-from memory_engine.recall.decided import searched_questions
 from memory_engine.recall.hits import Hit
-from memory_engine.recall.service import checked_query
+from memory_engine.recall.service import checked_query, searched_questions
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.life import forget
 from memory_engine.views.statements.asking import ABOUT_THE_PAIR, PROMPT_VERSION, ask_verdict
