@@ -22,6 +22,7 @@ from memory_engine.store.protocol import CommitUnit, ProjectionChange, RowSpan, 
 
 if TYPE_CHECKING:
     from memory_engine.storage.sqlite import checks, erasing, passages, texts
+    from memory_engine.storage.sqlite.passages import SQLitePassages
     from memory_engine.store.acts import Act
 else:
     checks, erasing, passages, texts = lazy_modules("memory_engine.storage.sqlite", "checks erasing passages texts")
@@ -36,9 +37,13 @@ class TableStore(ABC):
     _is_settled = False
     """Whether no act was pending when it was opened, and none was looked for since."""
 
+    @property
+    def passages(self) -> "SQLitePassages":
+        """The index for search."""
+        return self._passages
+
     @cached_property
-    def passages(self) -> "passages.SQLitePassages":
-        """The index of passages."""
+    def _passages(self) -> "SQLitePassages":
         return passages.SQLitePassages(self._read, self._write)
 
     @abstractmethod
