@@ -1,6 +1,7 @@
-"""One Chromium for the tests of this folder, and a page of it for each.
+"""One Chromium for the tests of a file, and a page of it for each.
 
-Every test here must be a plain function: Playwright's own loop runs in this thread until the last of the folder.
+Every test here must be a plain function: Playwright's own loop runs in this thread until the last of the file. Not
+until the last of the folder: a process runs files of other folders in between, whose own loops could not begin.
 """
 
 import os
@@ -22,9 +23,9 @@ ARGUMENTS = (
 ).split()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def chromium() -> "Iterator[Browser]":
-    """One browser for all these tests; they skip without one. Meanwhile no other loop runs in this thread."""
+    """One browser for the tests of a file; they skip without one. Meanwhile no other loop runs in this thread."""
     path = os.environ.get("MEMORY_ENGINE_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         pytest.skip("there is no Chromium here (install it, or name one in MEMORY_ENGINE_CHROMIUM)")
