@@ -19,6 +19,7 @@ from memory_engine.moved import OldThreadNames
 from memory_engine.recall.service import search_thread
 from memory_engine.runtime.config import POLL_S
 from memory_engine.runtime.handle import PastHandle, ThreadHandle
+from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.reader import MomentLike
 
 if TYPE_CHECKING:
@@ -73,6 +74,15 @@ class Thread(OldThreadNames):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r})"
+
+    def _repr_html_(self) -> str:
+        """Its chunks, for a notebook, if it is in memory; nothing is read for it."""
+        from memory_engine.core.notebook import table
+
+        held = self._handle.kernel[OpenThreads].held(self.id)
+        if held is None:
+            return table(f"Thread {self.id}, not read yet: see `await thread.info()`", (), ())
+        return held.state.as_html(f"Thread {self.id}")
 
     # events
 

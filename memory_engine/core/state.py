@@ -277,9 +277,13 @@ class State(_StateQueries):
 
     def _repr_html_(self) -> str:
         """Its chunks in order, for a notebook."""
+        return self.as_html("State")
+
+    def as_html(self, what: str) -> str:
+        """Its chunks in order as a table, under what they are of."""
         from memory_engine.core.notebook import table
 
-        caption = f"State at event {self.seq}: {self.tally.chunks:,} chunks, about {self.tally.tokens:,} tokens"
+        caption = f"{what} at event {self.seq}: {self.tally.chunks:,} chunks, about {self.tally.tokens:,} tokens"
         rows = ((one.id, one.type, one.retention.value, one.tokens, one.text) for one in self.everything())
         return table(caption, ("id", "type", "retention", "tokens", "text"), rows)
 

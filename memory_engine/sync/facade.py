@@ -330,6 +330,8 @@ def _made_of(kind: type) -> type[Handle]:
     for name in dir(kind):
         if not name.startswith("_") and name not in left_out(kind) and name not in vars(own):
             members[name] = _member(name, getattr_static(kind, name))
+    if hasattr(kind, "_repr_html_"):
+        members["_repr_html_"] = lambda self: self._loop.asked(self._object._repr_html_)
     made: type[Handle] = type(kind.__name__, (bases[0] if bases else own,), members)  # pyright: ignore[reportAssignmentType]  # its base is one
     return made
 
