@@ -90,10 +90,9 @@ async def test_a_thread_shows_what_is_in_memory(tmp_path: Path) -> None:
         assert "Thread t at event 1: 1 chunks, about 2 tokens" == Cells(thread._repr_html_()).texts[0]
     async with memory_engine.open(path) as engine:
         assert "not read yet" in Cells(engine.thread("t")._repr_html_()).texts[0]
-    with sync.open(path) as engine:
-        thread = engine.thread("t")
-        thread.state()
-        assert "Thread t at event 1" in Cells(thread._repr_html_()).texts[0]
+    with sync.open(path) as waiting:
+        waiting.thread("t").state()
+        assert "Thread t at event 1" in Cells(waiting.thread("t")._repr_html_()).texts[0]  # type: ignore[attr-defined]
 
 
 async def test_the_notebook_runs_and_shows_a_table_in_each_cell() -> None:
