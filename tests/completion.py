@@ -1,6 +1,7 @@
 """Asks pyright's language server what an editor would show: the names that completion offers."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -21,7 +22,11 @@ class LanguageServer:
         settings = {"include": ["asked.py"], "extraPaths": [str(ROOT)], "pythonVersion": "3.11"}
         (folder / "pyrightconfig.json").write_text(json.dumps(settings), "utf-8")
         command = [str(Path(sys.executable).with_name("pyright-langserver")), "--stdio"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder)
+        # it asks the `python` on the path where packages are
+        paths = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder, env={**os.environ, **paths}
+        )
         self._asked = 0
 
     def __enter__(self) -> Self:
