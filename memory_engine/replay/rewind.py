@@ -98,10 +98,11 @@ async def rewind(
         made.append(await _Planned.of(kernel, thread.id, runtime.state, moment, redo=redo))
         return NewEvent(await made[-1].event(reason))
 
-    receipt = await kernel[CompactionService].commit(runtime, make)
-    report = await made[-1].report(receipt.seq)
-    await made[-1].hide_copies(receipt.seq, reason)
-    await kernel[Relay].deliver(thread.id)
+    async with kernel[Relay].attended(thread.id):
+        receipt = await kernel[CompactionService].commit(runtime, make)
+        report = await made[-1].report(receipt.seq)
+        await made[-1].hide_copies(receipt.seq, reason)
+        await kernel[Relay].deliver(thread.id)
     return report
 
 
