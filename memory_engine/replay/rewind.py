@@ -26,6 +26,7 @@ from memory_engine.core.rewinding import STICKY, Range, Rewind, Rewinds, differe
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import CannotRewind, MemoryEngineError, ThreadClosed
+from memory_engine.projections.base import event_types
 from memory_engine.projections.outbox import FACTS, OutboxFact, derived_id, is_within
 from memory_engine.replay.transition import Transition
 from memory_engine.runtime import recalled
@@ -37,6 +38,7 @@ from memory_engine.runtime.scoped import scope_of
 from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.reader import MomentLike, seq_of
 from memory_engine.store.rewinds import rewinds_of
+from memory_engine.store.snapshots import is_rewindable
 
 TEXT_CHARS = 200
 """Characters of a fact's text in a report."""
@@ -160,10 +162,14 @@ class _Planned:
         return False
 
     async def _rows(self, ranges: Iterable[Range]) -> AsyncIterator[StoredEvent]:
+        """The events in these ranges that anyone is shown: not those of upkeep, unless a view reads them."""
         reader = self.kernel.reader
+        views = (one for one in self.kernel.projections if is_rewindable(one.name))
+        read = {name for view in views for name in event_types(view) or ()}
         for first, last in ranges:
             async for stored in reader.walk(self.record.id, after=first - 1, upto=last):
-                if stored.type not in STICKY and not reader.registry.is_upkeep(stored.type):
+                is_shown = stored.type in read or not reader.registry.is_upkeep(stored.type)
+                if is_shown and stored.type not in STICKY:
                     yield stored
 
     async def event(self, reason: str) -> ThreadRewound:

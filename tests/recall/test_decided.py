@@ -404,8 +404,7 @@ async def test_what_was_decided_before_a_rewind_is_decided_again() -> None:
         moment = (await thread.info()).events
         await thread.views.statements.compare(ASKED, pairs_max=100)
         count = len(decider.asked)
-        await thread.dispatch(UserMessage(content="Thanks."))
-        await thread.rewind(moment)
+        assert count == (await thread.rewind(moment)).events
         assert () == await thread.views.statements.decisions()
         assert OLDER == (await order(thread))[0]
         for _ in range(2):
