@@ -25,7 +25,7 @@ from memory_engine.core.records import NewEvent, StoredEvent
 from memory_engine.core.rewinding import STICKY, Range, Rewind, Rewinds, difference
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadRecord
-from memory_engine.errors import CannotRewind, MemoryEngineError, ThreadClosed
+from memory_engine.errors import CannotRewind, InvalidArgument, MemoryEngineError, ThreadClosed
 from memory_engine.projections.base import event_types
 from memory_engine.projections.outbox import FACTS, OutboxFact, derived_id, is_within
 from memory_engine.replay.transition import Transition
@@ -87,6 +87,8 @@ async def rewind(
 ) -> RewindReport:
     """See `Thread.rewind`."""
     kernel = thread.kernel
+    if redo and moment is not None:
+        raise InvalidArgument("moment", moment, "leave it out with redo: the rewind that is undone names it")
     if not dry_run:
         kernel.check_writable("a rewind")
     await seq_of(kernel.store, thread.id, moment if moment is not None else 0)

@@ -105,6 +105,8 @@ async def test_a_rewind_that_changes_nothing(thread: Thread) -> None:
         with pytest.raises(errors.CannotRewind):
             await thread.rewind(moment_or_none, redo=redo)
     await thread.rewind(moment)
+    with pytest.raises(errors.InvalidArgument, match="moment cannot be 1: leave it out with redo"):
+        await thread.rewind(1, redo=True)
     with pytest.raises(errors.CannotRewind, match="the thread shows the same events already"):
         await thread.rewind(moment)
     assert 3 == await thread.last_seq()
