@@ -349,8 +349,9 @@ async def test_views_of_plug_ins_follow(tmp_path: Path) -> None:
 
 async def test_an_engine_that_only_reads_shows_views_that_nobody_has_read_since_the_rewind(tmp_path: Path) -> None:
     """Also views of plug-ins, by each way to read rows; it follows what another one writes."""
-    path, views = str(tmp_path / "log.db"), [Lengths("inline"), Lengths("async")]
-    plugin = Plugin("lengths", projections=[cast("Projection[object]", view) for view in views])
+    path = str(tmp_path / "log.db")
+    views = [cast("Projection[object]", Lengths(mode)) for mode in ("inline", "async")]
+    plugin = Plugin("lengths", projections=views)
     async with memory_engine.open(path, plugins=[plugin]) as engine:
         thread = await engine.create_thread("t")
         await thread.memory_files.create("a.md", "kept")
