@@ -96,7 +96,7 @@ class OldNames:
     def __getattr__(self, name: str) -> object:
         path = where_now(type(self), name)
         if not path:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            return object.__getattribute__(self, name)  # raises again: a property's own error is not hidden
         return attrgetter(path)(self)
 
 

@@ -343,8 +343,8 @@ class Thread(OldThreadNames):
         rewind to the moment before that. `dry_run` only reports what would change. Waits for a running compaction.
 
         Raises `CannotRewind` if nothing would change, `SeqNotInLog`, `EventNotFound`, `EventTooLarge` if the chunks
-        that come back exceed the maximum size of an event, and what `dispatch` raises. An error from a thread that
-        facts went to is raised at the end, when all is recorded here.
+        that come back exceed the maximum size of an event, `InvalidArgument` for a moment with `redo`, and what
+        `dispatch` raises. An error from a thread that facts went to is raised at the end, when all is recorded here.
         """
         self._handle.check_present("a rewind")
         await imported(rewinding)

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head
-from memory_engine.errors import MemoryEngineError
+from memory_engine.errors import MemoryEngineError, ReadOnly
 from memory_engine.projections.base import Projection, Rows, apply_one
 from memory_engine.store.protocol import ProjectionChange, Store
 from memory_engine.store.reader import LogReader
@@ -66,11 +67,16 @@ class ProjectionWorker:
             except MemoryEngineError as error:
                 _log.warning("projection %s stopped for thread %r: %s", projection.name, thread_id, error)
 
-    async def bring(self, projection: Projection[object], thread_id: str) -> None:
-        """Bring the stored rows of one thread to the head, without reading them where they are there already."""
-        checkpoint = await self._store.checkpoint(projection.name, projection.version, thread_id)
-        if checkpoint < (await self._store.head(thread_id)).seq:
-            await self.catch_up(projection, thread_id)
+    async def bring(self, projection: Projection[object], thread_id: str) -> bool:
+        """Bring the stored rows of one thread to the head, without reading them where they are there already.
+
+        False if the engine only reads, and they are not there.
+        """
+        head = await self._store.head(thread_id)
+        if await self._store.checkpoint(projection.name, projection.version, thread_id) >= head.seq:
+            return True
+        await self.catch_up(projection, thread_id)
+        return await self._store.checkpoint(projection.name, projection.version, thread_id) >= head.seq
 
     async def catch_up(self, projection: Projection[object], thread_id: str) -> Rows[object]:
         """Bring one projection of one thread to the head, and return its rows.
@@ -105,7 +111,8 @@ class ProjectionWorker:
         async def write(page: Sequence[StoredEvent]) -> None:
             changes = rows.changes()
             change = ProjectionChange(projection.name, projection.version, changes.rows, page[-1].seq, changes.ranges)
-            await self._store.write_projection(thread_id, change)
+            with suppress(ReadOnly):  # the rows are here only
+                await self._store.write_projection(thread_id, change)
             rows.keep()
 
         await self._reader.walk(thread_id, after=checkpoint, upto=head.seq).feed(apply, then=write)

@@ -13,7 +13,7 @@ from memory_engine.core.aside import on_thread
 from memory_engine.core.lazy import is_loaded, lazy_module
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.threads import Head
-from memory_engine.errors import HeadMoved, ReducerError
+from memory_engine.errors import HeadMoved, ReadOnly, ReducerError
 from memory_engine.projections.base import Projection, RowChanges, Rows, apply_one, event_types, is_lazy
 from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
 from memory_engine.store.reader import LogReader
@@ -64,6 +64,7 @@ class InlineProjections:
         self._reader = reader
         self._thread_id = thread_id
         self._rows: dict[str, Rows[object]] = {}
+        self._unwritten: set[str] = set()
         self._is_new = False
         self._touched: dict[str, None] = {}
 
@@ -73,6 +74,7 @@ class InlineProjections:
         Raises `ReducerError` where a projection fails on an event of the log.
         """
         self._rows = {}
+        self._unwritten.clear()
         self._is_new = False
         for projection in self._plan.always:
             await self.bring(projection)
@@ -140,6 +142,10 @@ class InlineProjections:
             await store.commit(CommitUnit(thread_id=thread_id, expected=head, head=head, projections=[change]))
         except HeadMoved:
             return None
+        except ReadOnly:  # the rows are here only
+            if blind:
+                return await self._caught_up(projection, blind=False)
+            self._unwritten.add(projection.name)
         rows.keep()
         return rows
 
@@ -171,6 +177,10 @@ class InlineProjections:
     def has(self, projection: Projection[V]) -> bool:
         """Whether a projection's rows are here."""
         return projection.name in self._rows
+
+    def is_stored(self, projection: Projection[V]) -> bool:
+        """Whether the store has a projection's rows as well: an engine that only reads makes what is missing there."""
+        return projection.name not in self._unwritten
 
     def readable(self, projection: Projection[V]) -> Rows[V] | None:
         """The rows of a projection, if they are here and can be read."""

@@ -25,7 +25,8 @@ from memory_engine.core.records import NewEvent, StoredEvent
 from memory_engine.core.rewinding import STICKY, Range, Rewind, Rewinds, difference
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadRecord
-from memory_engine.errors import CannotRewind, MemoryEngineError, ThreadClosed
+from memory_engine.errors import CannotRewind, InvalidArgument, MemoryEngineError, ThreadClosed
+from memory_engine.projections.base import event_types
 from memory_engine.projections.outbox import FACTS, OutboxFact, derived_id, is_within
 from memory_engine.replay.transition import Transition
 from memory_engine.runtime import recalled
@@ -37,6 +38,7 @@ from memory_engine.runtime.scoped import scope_of
 from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.reader import MomentLike, seq_of
 from memory_engine.store.rewinds import rewinds_of
+from memory_engine.store.snapshots import is_rewindable
 
 TEXT_CHARS = 200
 """Characters of a fact's text in a report."""
@@ -85,6 +87,8 @@ async def rewind(
 ) -> RewindReport:
     """See `Thread.rewind`."""
     kernel = thread.kernel
+    if redo and moment is not None:
+        raise InvalidArgument("moment", moment, "leave it out with redo: the rewind that is undone names it")
     if not dry_run:
         kernel.check_writable("a rewind")
     await seq_of(kernel.store, thread.id, moment if moment is not None else 0)
@@ -98,10 +102,11 @@ async def rewind(
         made.append(await _Planned.of(kernel, thread.id, runtime.state, moment, redo=redo))
         return NewEvent(await made[-1].event(reason))
 
-    receipt = await kernel[CompactionService].commit(runtime, make)
-    report = await made[-1].report(receipt.seq)
-    await made[-1].hide_copies(receipt.seq, reason)
-    await kernel[Relay].deliver(thread.id)
+    async with kernel[Relay].attended(thread.id):
+        receipt = await kernel[CompactionService].commit(runtime, make)
+        report = await made[-1].report(receipt.seq)
+        await made[-1].hide_copies(receipt.seq, reason)
+        await kernel[Relay].deliver(thread.id)
     return report
 
 
@@ -159,10 +164,14 @@ class _Planned:
         return False
 
     async def _rows(self, ranges: Iterable[Range]) -> AsyncIterator[StoredEvent]:
+        """The events in these ranges that anyone is shown: not those of upkeep, unless a view reads them."""
         reader = self.kernel.reader
+        views = (one for one in self.kernel.projections if is_rewindable(one.name))
+        read = {name for view in views for name in event_types(view) or ()}
         for first, last in ranges:
             async for stored in reader.walk(self.record.id, after=first - 1, upto=last):
-                if stored.type not in STICKY and not reader.registry.is_upkeep(stored.type):
+                is_shown = stored.type in read or not reader.registry.is_upkeep(stored.type)
+                if is_shown and stored.type not in STICKY:
                     yield stored
 
     async def event(self, reason: str) -> ThreadRewound:

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -71,6 +72,7 @@ class Relay:
         self._touched: set[str] = set()
         self._paused: set[str] = set()
         self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._attended: Counter[str] = Counter()
 
     async def recover(self) -> None:
         """Deliver the facts that dead processes have left. The first read of a user, tenant or agent waits for this.
@@ -99,9 +101,9 @@ class Relay:
         threads.on_event[ExecutionResume.event_type].append(lambda _, __: self.resumed())
 
     def touched(self, thread_id: str) -> None:
-        """Deliver the new facts of a thread soon."""
+        """Deliver the new facts of a thread soon, unless a caller does."""
         self._touched.add(thread_id)
-        if thread_id not in self._under_way:
+        if thread_id not in self._under_way and not self._attended[thread_id]:
             self._under_way[thread_id] = self._kernel.tasks.spawn(self._follow(thread_id))
 
     def resumed(self) -> None:
@@ -126,7 +128,7 @@ class Relay:
     async def _follow(self, thread_id: str) -> None:
         """Deliver until no new facts have come meanwhile."""
         try:
-            while thread_id in self._touched:
+            while thread_id in self._touched and not self._attended[thread_id]:
                 self._touched.discard(thread_id)
                 await self._try(thread_id)
         finally:
@@ -138,6 +140,22 @@ class Relay:
                 await self._deliver(thread_id, patient=False)
         except MemoryEngineError as error:
             _log.warning("facts of thread %r wait to be delivered: %s", thread_id, error)
+
+    @asynccontextmanager
+    async def attended(self, thread_id: str) -> AsyncIterator[None]:
+        """Leave the new facts of a thread to the caller, who delivers them: it hears which of them are refused."""
+        self._attended[thread_id] += 1
+        try:
+            under_way = self._under_way.get(thread_id)
+            if under_way is not None and under_way is not asyncio.current_task():
+                await asyncio.wait([under_way])
+            yield
+        finally:
+            self._attended[thread_id] -= 1
+            if not self._attended[thread_id]:
+                del self._attended[thread_id]
+                if thread_id in self._touched:
+                    self.touched(thread_id)
 
     async def deliver(self, thread_id: str) -> None:
         """Deliver all waiting facts of a thread's outbox, also those for a paused thread, once it is resumed.

@@ -354,30 +354,36 @@ class ThreadHandle:
         )
         if not await self.exists():
             return []
-        if self.as_of is not None:
+        if not await self._is_stored(projection):
             rows = await self.rows(projection)
             keys = list(rows.keys()) if last is None else rows.between(first, last)
             keys = keys[bisect_left(keys, first) :]
             kept = ((key, rows.get(key)) for key in (keys[::-1] if latest else keys)[:limit])
             found = [(key, value) for key, value in kept if value is not None]
             return found[::-1] if latest else found
-        if projection.mode == "async":
-            await self.kernel[follower.ProjectionWorker].bring(cast("Projection[object]", projection), self.id)
-        else:
-            await (await self.followed()).current(projection)
         decoder = msgspec.json.Decoder(projection.row)
         stored = await self.kernel.store.rows_between(projection.name, projection.version, self.id, span)
         return [(key, decoded_row(decoder, key, value)) for key, value in stored]
 
+    async def _is_stored(self, projection: Projection[V]) -> bool:
+        """Bring the stored rows of a projection up to date; false for those of the past, and where they cannot be."""
+        if self.as_of is not None:
+            return False
+        if projection.mode == "async":
+            worker = self.kernel[follower.ProjectionWorker]
+            return await worker.bring(cast("Projection[object]", projection), self.id)
+        runtime = await self.followed()
+        await runtime.current(projection)
+        return runtime.projections.is_stored(projection)
+
     async def measure(self, projection: Projection[V]) -> tuple[int, int]:
         """The number of rows in a projection and their size in bytes of JSON, without reading them."""
         _check_projection(projection)
-        if self.as_of is not None:
-            encoded = (await self.rows(projection)).encoded()
-            return len(encoded), sum(map(len, encoded.values()))
         if not await self.exists():
             return 0, 0
-        await (await self.followed()).current(projection)
+        if not await self._is_stored(projection):
+            encoded = (await self.rows(projection)).encoded()
+            return len(encoded), sum(map(len, encoded.values()))
         return await self.kernel.store.measure_rows(projection.name, projection.version, self.id)
 
 

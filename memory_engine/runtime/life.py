@@ -252,14 +252,15 @@ async def forget(
     """See `Thread.forget`."""
     event_ids = [*checked_list("event_ids", event_ids, str, each="ids of events"), *await _ids_at(thread, seqs)]
     before = await thread.last_seq()
-    event = await forgetting(thread, chunk_ids=chunk_ids, event_ids=event_ids, reason=reason)
-    receipt = await thread.dispatch(event)
-    if await recalled.since(thread, before):  # a context may have shown it, and left that, meanwhile
-        later = await forgetting(thread, chunk_ids=chunk_ids, event_ids=event_ids, reason=reason)
-        if later.chunk_ids != event.chunk_ids:
-            await thread.dispatch(later)
-    await _forget_in_forks(thread, chunk_ids, event_ids, reason)
-    await thread.kernel[Relay].deliver(thread.id)
+    async with thread.kernel[Relay].attended(thread.id):
+        event = await forgetting(thread, chunk_ids=chunk_ids, event_ids=event_ids, reason=reason)
+        receipt = await thread.dispatch(event)
+        if await recalled.since(thread, before):  # a context may have shown it, and left that, meanwhile
+            later = await forgetting(thread, chunk_ids=chunk_ids, event_ids=event_ids, reason=reason)
+            if later.chunk_ids != event.chunk_ids:
+                await thread.dispatch(later)
+        await _forget_in_forks(thread, chunk_ids, event_ids, reason)
+        await thread.kernel[Relay].deliver(thread.id)
     await _forget_recalled(thread, event, reason)
     return receipt
 

@@ -329,9 +329,14 @@ async def test_a_fact_that_could_not_leave_is_forgotten_with_its_source() -> Non
         assert [] == await found(engine)
 
 
-async def test_a_thread_that_is_archived_is_named_when_it_cannot_forget() -> None:
+@pytest.mark.parametrize("name", ["", "log.db"])
+async def test_a_thread_that_is_archived_is_named_when_it_cannot_forget(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """All else is forgotten; that its copy stays is no secret."""
-    async with memory_engine.open(":memory:", config=CONFIG) as engine:
+    async with memory_engine.open(
+        str(tmp_path_factory.mktemp("x") / name) if name else ":memory:", config=CONFIG
+    ) as engine:
         thread = await engine.create_thread("t", user_id="u1", tenant_id="acme")
         event_id = await promoted(thread)
         user = engine.user("u1", tenant_id="acme")

@@ -9,7 +9,7 @@ from memory_engine import Engine, Thread, UserMessage, sync
 from memory_engine.moved import OF_ENGINES, OF_THREADS, where_now
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.scopes import Agent, Industry, Tenant, User
-from memory_engine.thread import Past
+from memory_engine.thread import Past, handle_of
 from tests.completion import LanguageServer
 from tests.sync_stub import MOVED_STUB, stubs
 
@@ -28,7 +28,7 @@ OWN: dict[type, set[str]] = {
 ASKED = """
 from memory_engine import Engine, Thread, sync
 from memory_engine.scopes import User
-from memory_engine.thread import Past
+from memory_engine.thread import Past, handle_of
 
 def asked(
     thread: Thread, engine: Engine, user: User, past: Past, waiting_thread: sync.Thread, waiting_engine: sync.Engine
@@ -153,6 +153,21 @@ async def test_a_name_that_never_was_is_an_attribute_error(engine: Engine) -> No
             face.verfy  # type: ignore[union-attr]  # noqa: B018
         assert not hasattr(face, "verfy")
         assert "" == where_now(type(face), "verfy")
+
+
+class Branded(Thread):
+    """A thread of one's own, with a property that fails."""
+
+    @property
+    def brand(self) -> object:
+        """Something of a part that has no such thing."""
+        return self.id.brand  # type: ignore[attr-defined]  # what is tested
+
+
+async def test_an_attribute_error_within_a_property_names_what_is_missing(engine: Engine) -> None:
+    """Not the property, which is there."""
+    with pytest.raises(AttributeError, match="'str' object has no attribute 'brand'"):
+        Branded(handle_of(engine.thread("t"))).brand  # noqa: B018
 
 
 def test_the_blocking_face_has_both() -> None:

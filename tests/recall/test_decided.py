@@ -394,3 +394,20 @@ async def test_a_plan_is_asked_of_what_is_true_now(engine: Engine, question: str
     thread = await told(engine, OLDER, *FILLER, NEWER)
     await thread.dispatch(e.StatementsCompared(older=1, newer=15, verdict="replaced", by="Ada"))
     assert first == (await order(thread, question))[0]
+
+
+async def test_what_was_decided_before_a_rewind_is_decided_again() -> None:
+    """Once: a decision that was taken back is none, and its pair is asked about and recorded like any other."""
+    decider = knows((OLDER, NEWER))
+    async with memory_engine.open(":memory:", models=Models(memory=decider)) as engine:
+        thread = await told(engine, OLDER, *FILLER, NEWER)
+        moment = (await thread.info()).events
+        await thread.views.statements.compare(ASKED, pairs_max=100)
+        count = len(decider.asked)
+        assert count == (await thread.rewind(moment)).events
+        assert () == await thread.views.statements.decisions()
+        assert OLDER == (await order(thread))[0]
+        for _ in range(2):
+            await thread.views.statements.compare(ASKED, pairs_max=100)
+            assert (2 * count, count) == (len(decider.asked), len(await thread.views.statements.decisions()))
+            assert [NEWER, OLDER] == await order(thread)

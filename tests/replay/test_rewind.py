@@ -20,6 +20,7 @@ from memory_engine import (
 from memory_engine import events as e
 from memory_engine.projections.base import Projection, Rows
 from memory_engine.testing import FakeCompactor, Hangs
+from memory_engine.views.memory_files.fold import MEMORY_FILES
 from tests.places import on_both_back_ends, place_of
 
 TASTE = "The user prefers short answers"
@@ -104,6 +105,8 @@ async def test_a_rewind_that_changes_nothing(thread: Thread) -> None:
         with pytest.raises(errors.CannotRewind):
             await thread.rewind(moment_or_none, redo=redo)
     await thread.rewind(moment)
+    with pytest.raises(errors.InvalidArgument, match="moment cannot be 1: leave it out with redo"):
+        await thread.rewind(1, redo=True)
     with pytest.raises(errors.CannotRewind, match="the thread shows the same events already"):
         await thread.rewind(moment)
     assert 3 == await thread.last_seq()
@@ -342,6 +345,36 @@ async def test_views_of_plug_ins_follow(tmp_path: Path) -> None:
         await talk(thread, "eeeee")
         assert [{"0001": 1, "0002": 2, "0003": 3, "0007": 5}] * 2 == await shown(thread)
         assert None is (await thread.verify()).divergence
+
+
+async def test_an_engine_that_only_reads_shows_views_that_nobody_has_read_since_the_rewind(tmp_path: Path) -> None:
+    """Also views of plug-ins, by each way to read rows; it follows what another one writes."""
+    path = str(tmp_path / "log.db")
+    views = [cast("Projection[object]", Lengths(mode)) for mode in ("inline", "async")]
+    plugin = Plugin("lengths", projections=views)
+    async with memory_engine.open(path, plugins=[plugin]) as engine:
+        thread = await engine.create_thread("t")
+        await thread.memory_files.create("a.md", "kept")
+        await talk(thread, "bb")
+        await thread.memory_files.create("c.md", "gone")
+        await talk(thread, "dddd")
+        await engine.settle()
+    config = EngineConfig(read_only=True, follow_s=1e-6)
+    async with memory_engine.open(path) as engine:
+        await engine.thread("t").rewind(2)
+        async with memory_engine.open(path, plugins=[plugin], config=config) as reading:
+            shown = reading.thread("t")
+            assert ["a.md"] == [one.path for one in await shown.memory_files.list()]
+            assert "gone" not in str(rows_of_files := await shown.views.rows_between(MEMORY_FILES))
+            assert len(rows_of_files) == (await shown.measure(MEMORY_FILES))[0]
+            assert "dddd" not in str((await shown.context()).messages)
+            for _ in range(2):
+                rows = {"0002": 2} if 5 == await shown.last_seq() else {"0002": 2, "0006": 3}
+                for view in views:
+                    assert rows == await shown.views.read(view.name)
+                    assert rows == dict(await shown.views.rows_between(view))
+                    assert 2 == await shown.views.row(view, "0002")
+                await talk(engine.thread("t"), "eee")
 
 
 async def test_a_search_as_of_a_moment_finds_what_was_shown_then(thread: Thread) -> None:

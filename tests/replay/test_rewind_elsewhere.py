@@ -54,6 +54,23 @@ async def test_what_was_learned_elsewhere_goes_and_comes_back(engine: Engine) ->
     assert [] == [report for report in await engine.verify() if not report.ok]
 
 
+@pytest.mark.parametrize("name", ["", "log.db"])
+async def test_a_thread_that_is_archived_is_named_when_its_facts_cannot_go(name: str, tmp_path: Path) -> None:
+    """All else is taken back; once it is unarchived, a further rewind reaches it."""
+    async with memory_engine.open(str(tmp_path / name) if name else ":memory:") as engine:
+        thread = await promoted(engine)
+        user = engine.user("u", tenant_id="acme")
+        await user.admin.archive()
+        with pytest.raises(errors.ThreadClosed, match="user:acme/u"):
+            await thread.rewind(1)
+        assert ["hello"] == [chunk.text for chunk in (await thread.state()).chunks()]
+        assert ([TASTE], []) == await learned(engine)
+        await user.admin.unarchive()
+        await thread.rewind(redo=True)
+        await thread.rewind(1)
+        assert ([], []) == await learned(engine)
+
+
 @pytest.mark.parametrize("commit", [1, 2, 3])
 async def test_a_crash_on_the_way_takes_a_fact_back_once(commit: int, stay_open: StayOpen) -> None:
     """Whether the arrival or the note of it was lost: who opens the store next delivers it once."""

@@ -128,3 +128,25 @@ async def test_a_forgotten_message_takes_its_proposal_and_preference_along(tmp_p
         assert None is await engine.user("ann", tenant_id="acme").preferences.get("language")
         assert ["Never use emojis."] == [one.content for one in await thread.promotion.proposals()]
         assert (await thread.replay.verify()).ok
+
+
+async def test_what_was_proposed_before_a_rewind_is_proposed_and_answered_again(engine: Engine) -> None:
+    """Once each: neither counts as recorded where it was taken back, and none is repeated where it stands."""
+    thread = await talk(engine, WISH)
+    user = engine.user("ann", tenant_id="acme")
+    (first,) = await thread.promotion.propose()
+    await thread.rewind(first.seq - 1)
+    assert () == await thread.promotion.proposals()
+    (again,) = await thread.promotion.propose()
+    assert first.content == again.content
+    for _ in range(2):
+        await thread.promotion.accept(again.event_id)
+        assert [WISH] == [one.value for one in (await user.preferences.all()).values()]
+        await thread.rewind(again.seq)
+        assert {} == await user.preferences.all()
+    await thread.promotion.reject(again.event_id)
+    rejected = (await thread.info()).events
+    await thread.dispatch(UserMessage(content="Thanks."))
+    await thread.rewind(rejected)
+    assert () == await thread.promotion.propose()
+    assert 2 == len(await thread.promotion.verdicts())

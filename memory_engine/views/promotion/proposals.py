@@ -20,6 +20,7 @@ from memory_engine.language.prose import GAP, sentences
 from memory_engine.language.secrets import holds_secret
 from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.delivery import Relay
+from memory_engine.runtime.eras import era_of
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.views.preferences.view import Preferences
@@ -47,14 +48,23 @@ class Proposals:
         user = ScopeHandle(self._thread.kernel, "user", owner.user_id, owner.tenant_id)
         standing = {same_text(str(found.value)) for found in (await Preferences(user).all()).values()}
         wanted = [(said, sentence) for said in await self._messages(seq) for sentence in _lasting_sentences(said, text)]
-        events = [
-            NewEvent(_proposal(said, sentence, self._thread.id), id=derived_id("promotion", TRIGGER, said.id, sentence))
+        proposals = [
+            _proposal(said, sentence, self._thread.id)
             for said, sentence in wanted
             if same_text(sentence) not in standing
         ]
-        receipts = await self._thread.dispatch_all(events) if events else ()
-        made = {receipt.event_id for receipt in receipts}
-        return tuple(one for one in await self.waiting() if one.event_id in made)
+        rows = await self._thread.rows(PROMOTION)
+        known = {(one.sources, one.content) for _, one in rows.items() if one.trigger == TRIGGER}
+        era = await era_of(self._thread)
+        events = [
+            NewEvent(one, id=derived_id("promotion", TRIGGER, *one.sources, one.content) + era)
+            for one in proposals
+            if (one.sources, one.content) not in known
+        ]
+        if events:
+            await self._thread.dispatch_all(events)
+        asked = {(one.sources, one.content) for one in proposals}
+        return tuple(one for one in await self.waiting() if (one.sources, one.content) in asked)
 
     async def waiting(self, *, at: int | None = None) -> tuple[Verdict, ...]:
         """Return the proposals without an answer, oldest first."""
@@ -83,7 +93,8 @@ class Proposals:
             source_thread=self._thread.id,
             sources=proposal.sources,
         )
-        receipt = await self._thread.dispatch(event, event_id=derived_id("promotion", "answer", proposal.event_id))
+        event_id = derived_id("promotion", "answer", proposal.event_id) + await era_of(self._thread)
+        receipt = await self._thread.dispatch(event, event_id=event_id)
         await self._thread.kernel[Relay].deliver(self._thread.id)
         rows = await self._thread.rows(PROMOTION)
         return next(verdict for _, verdict in rows.items() if verdict.event_id == receipt.event_id)

@@ -14,6 +14,7 @@ from memory_engine.llm.base import LanguageModel, MemoryModel
 from memory_engine.projections.outbox import derived_id
 from memory_engine.recall.hits import Hit
 from memory_engine.recall.service import checked_query, searched_questions
+from memory_engine.runtime.eras import era_of
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.life import forget
 from memory_engine.views.statements.asking import ABOUT_THE_PAIR, PROMPT_VERSION, ask_verdict
@@ -160,7 +161,7 @@ class _Comparing:
         event = await self._answered(pair)
         purpose = derived_id("statements", pair.older.event_id, pair.newer.event_id, *map(str, pair.place))
         try:
-            receipt = await self._thread.dispatch(event, event_id=purpose)
+            receipt = await self._thread.dispatch(event, event_id=purpose + await era_of(self._thread))
         except IdempotencyConflict:
             return None
         if await self._is_forgotten(pair, seen_at, receipt.seq):
