@@ -45,7 +45,7 @@ class WorkspaceLimits(msgspec.Struct, frozen=True, kw_only=True):
     new_bytes: int = 67_108_864
 
 
-class LeftOut(JsonForm, msgspec.Struct, frozen=True):
+class UnrecordedFile(JsonForm, msgspec.Struct, frozen=True):
     """A file or folder that is not recorded or written, and why. Ignored ones are not listed."""
 
     path: str
@@ -72,7 +72,7 @@ class Scan:
     recorded: Mapping[str, str]
     files: dict[str, Present] = field(factory=dict)
     contents: dict[str, bytes] = field(factory=dict)
-    left_out: list[LeftOut] = field(factory=list)
+    left_out: list[UnrecordedFile] = field(factory=list)
     entries: int = 0
     new_bytes: int = 0
     seen: dict[str, tuple[tuple[int, ...], str]] = field(factory=dict)
@@ -116,7 +116,7 @@ class Folder:
                 try:
                     self._add(found, path, (parent, name, about))
                 except OSError as error:
-                    found.left_out.append(LeftOut(path, error.strerror or "it cannot be read"))
+                    found.left_out.append(UnrecordedFile(path, error.strerror or "it cannot be read"))
         self._read = found.seen
         return found
 
@@ -138,7 +138,7 @@ class Folder:
                 why = unsafe(path) or folder.why_not(about)
                 if why:
                     if name != ".git":
-                        found.left_out.append(LeftOut(path.encode("utf-8", "replace").decode(), why))
+                        found.left_out.append(UnrecordedFile(path.encode("utf-8", "replace").decode(), why))
                 elif not is_folder:
                     yield path, at, name, about
                 elif path.count("/") < DEPTH_MAX:
@@ -148,7 +148,7 @@ class Folder:
                     finally:
                         os.close(inner)
             except OSError as error:
-                found.left_out.append(LeftOut(path, error.strerror or "it cannot be read"))
+                found.left_out.append(UnrecordedFile(path, error.strerror or "it cannot be read"))
 
     def _add(self, found: Scan, path: str, place: tuple[int, str, os.stat_result]) -> None:
         """Read one file, unless it is as it was when it was last read and its content is known."""
@@ -158,14 +158,14 @@ class Folder:
         before, digest = self._read.get(path, ((), ""))
         if before != _identity(about) or digest not in known or digest != recorded:
             if about.st_size > self.limits.file_bytes:
-                found.left_out.append(LeftOut(path, f"it has more than {self.limits.file_bytes:,} bytes"))
+                found.left_out.append(UnrecordedFile(path, f"it has more than {self.limits.file_bytes:,} bytes"))
                 return
             content, about, why = _stable(parent, name, self.limits.file_bytes)
             digest = digest_of(content)
             if not why and digest != recorded and self._is_secret(path, digest, content):
                 why = "it contains a secret"
             if why:
-                found.left_out.append(LeftOut(path, why))
+                found.left_out.append(UnrecordedFile(path, why))
                 return
             if digest not in known and digest not in found.contents:
                 found.contents[digest] = content
@@ -261,7 +261,7 @@ class OpenFolder:
     def set_executable(self, path: str, digest: str, *, executable: bool) -> None:
         """Change whether a file of this digest is executable. Raises as `write`."""
         *folders, name = path.split("/")
-        with self._checked(path), self._parent(folders, make=False) as at, _file(at, name) as file:
+        with self._checked(path), self._parent(folders, make=False) as at, _opened_file(at, name) as file:
             if digest_of(_content(file, os.fstat(file).st_size)) != digest:
                 raise WorkspaceChanged(self.name, (path,))
             mode = stat.S_IMODE(os.fstat(file).st_mode) & 0o666
@@ -282,7 +282,7 @@ class OpenFolder:
     def _replaced(self, at: int, path: str, digest: str, act: Callable[[], None]) -> str:
         """Act on a file whose content is known. What is written to it meanwhile is kept beside it."""
         name = path.rpartition("/")[2]
-        with _file(at, name) as file:
+        with _opened_file(at, name) as file:
             before = os.fstat(file)
             content = _content(file, before.st_size)
             now = os.stat(name, dir_fd=at, follow_symlinks=False)
@@ -305,7 +305,7 @@ def _identity(about: os.stat_result) -> tuple[int, ...]:
 
 
 @contextmanager
-def _file(at: int, name: str) -> Iterator[int]:
+def _opened_file(at: int, name: str) -> Iterator[int]:
     """A regular file of a folder, open to be read."""
     about = os.stat(name, dir_fd=at, follow_symlinks=False)
     if not stat.S_ISREG(about.st_mode):  # opening a device may do something
@@ -331,8 +331,10 @@ def _content(file: int, size: int) -> bytes:
 
 def _stable(at: int, name: str, limit: int) -> tuple[bytes, os.stat_result, str]:
     """A file's content, what the system says of it, and why it cannot be told: it keeps changing, or grew too large."""
-    for _ in range(_TRIES_MAX):
-        with _file(at, name) as file:
+    tries = 0
+    while True:
+        tries += 1
+        with _opened_file(at, name) as file:
             before = os.fstat(file)
             content = _content(file, min(before.st_size, limit))
             after = os.fstat(file)
@@ -340,4 +342,5 @@ def _stable(at: int, name: str, limit: int) -> tuple[bytes, os.stat_result, str]
             return b"", after, f"it has more than {limit:,} bytes"
         if _identity(before) == _identity(after) and len(content) == after.st_size:
             return content, after, ""
-    return b"", after, "it changes while it is read"
+        if tries == _TRIES_MAX:
+            return b"", after, "it changes while it is read"

@@ -28,8 +28,15 @@ from memory_engine.store.attested import imported_of
 from memory_engine.store.reader import LogReader, MomentLike
 from memory_engine.thread import Past, Thread, handle_of
 from memory_engine.views.workspace.events import WorkspaceChange, WorkspaceRecorded, changed_file
-from memory_engine.views.workspace.fold import WORKSPACE, AnyWorkspaceRow, FileRow, contents_of, files_of, tree_of
-from memory_engine.workspace.folder import Folder, LeftOut, OpenFolder, Present, Scan, WorkspaceLimits, digest_of
+from memory_engine.views.workspace.fold import (
+    WORKSPACE,
+    AnyWorkspaceRow,
+    WorkspaceFile,
+    contents_of,
+    files_of,
+    tree_of,
+)
+from memory_engine.workspace.folder import Folder, OpenFolder, Present, Scan, UnrecordedFile, WorkspaceLimits, digest_of
 from memory_engine.workspace.ignoring import Ignored, unsafe
 
 TRIES_MAX = 8
@@ -39,24 +46,13 @@ _PART_BYTES = 4 * 2**20
 _ENVELOPE_BYTES = 4096
 
 
-class WorkspaceFile(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
-    """A file since the event `seq`. `digest` is the SHA-256 of its content, which the event at `held_at` holds."""
-
-    path: str
-    digest: str
-    size: int
-    executable: bool
-    seq: int
-    held_at: int
-
-
 class WorkspaceRecord(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """What `record` found. `seq` is its last event, 0 if nothing had changed; `left_out` files are not recorded."""
 
     seq: int
     written: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[UnrecordedFile, ...] = ()
 
 
 class WorkspaceRestore(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +65,7 @@ class WorkspaceRestore(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
     written: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[UnrecordedFile, ...] = ()
     changed: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
 
@@ -105,18 +101,7 @@ class Workspace:
 
     async def files(self, *, at: MomentLike | None = None) -> list[WorkspaceFile]:
         """The recorded files, now or as of a moment, in order of path."""
-        tree = await self._tree(at)
-        return [
-            WorkspaceFile(
-                path=path,
-                digest=row.digest,
-                size=row.size,
-                executable=row.executable,
-                seq=row.seq,
-                held_at=row.held_at,
-            )
-            for path, row in tree.items()
-        ]
+        return list((await self._tree(at)).values())
 
     async def read(self, path: str, *, at: MomentLike | None = None) -> bytes | None:
         """The recorded content of a file; `None` if it is not recorded, or was forgotten."""
@@ -236,7 +221,7 @@ class Workspace:
 
     # what the log holds
 
-    async def _tree(self, at: MomentLike | None, *, needed: bool = False) -> Mapping[str, FileRow]:
+    async def _tree(self, at: MomentLike | None, *, needed: bool = False) -> Mapping[str, WorkspaceFile]:
         """The recorded files by path, as of the end of a whole record."""
         rows: ReadableRows[AnyWorkspaceRow] = await self._thread.rows(WORKSPACE, at=at)
         tree = tree_of(rows)
@@ -257,7 +242,7 @@ class Workspace:
                 found[seq] = event
         return found
 
-    async def _contents(self, rows: Iterable[FileRow]) -> dict[str, bytes]:
+    async def _contents(self, rows: Iterable[WorkspaceFile]) -> dict[str, bytes]:
         """The contents of files by digest, without those that are gone: each is what its digest says."""
         wanted = {row.digest: row.held_at for row in rows}
         found: dict[str, bytes] = {}
@@ -294,11 +279,11 @@ def _held(event: WorkspaceRecorded) -> Iterator[tuple[str, bytes]]:
                 yield one.digest, content
 
 
-def _digests(tree: Mapping[str, FileRow]) -> dict[str, str]:
+def _digests(tree: Mapping[str, WorkspaceFile]) -> dict[str, str]:
     return {path: row.digest for path, row in tree.items()}
 
 
-def _changes(scan: Scan, recorded: Mapping[str, FileRow], known: Mapping[str, int]) -> Iterator[WorkspaceChange]:
+def _changes(scan: Scan, recorded: Mapping[str, WorkspaceFile], known: Mapping[str, int]) -> Iterator[WorkspaceChange]:
     for path, one in scan.files.items():
         if _is_same(one, recorded.get(path)):
             continue
@@ -309,13 +294,13 @@ def _changes(scan: Scan, recorded: Mapping[str, FileRow], known: Mapping[str, in
     yield from (WorkspaceChange(path) for path in recorded if path not in scan.files)
 
 
-def _is_same(present: Present | None, row: FileRow | None) -> bool:
+def _is_same(present: Present | None, row: WorkspaceFile | None) -> bool:
     if present is None or row is None:
-        return present is row
+        return present is None and row is None
     return (present.digest, present.executable) == (row.digest, row.executable)
 
 
-def _wanted(tree: Mapping[str, FileRow], ignored: Ignored) -> dict[str, FileRow]:
+def _wanted(tree: Mapping[str, WorkspaceFile], ignored: Ignored) -> dict[str, WorkspaceFile]:
     """The files of a tree that may be written."""
     return {path: row for path, row in tree.items() if not unsafe(path) and not ignored.ignores(path)}
 
@@ -324,7 +309,7 @@ def _wanted(tree: Mapping[str, FileRow], ignored: Ignored) -> dict[str, FileRow]
 class _Plan:
     """What restoring a tree does to the folder."""
 
-    writes: Sequence[tuple[str, FileRow, bytes | None, str]]
+    writes: Sequence[tuple[str, WorkspaceFile, bytes | None, str]]
     """Path, row, content (`None`: only its mode changes), and the digest of the file that it replaces."""
     removals: Sequence[tuple[str, str]]
     report: WorkspaceRestore = field(factory=WorkspaceRestore)
@@ -332,16 +317,16 @@ class _Plan:
     @classmethod
     def of(
         cls,
-        tree: Mapping[str, FileRow],
-        wanted: Mapping[str, FileRow],
+        tree: Mapping[str, WorkspaceFile],
+        wanted: Mapping[str, WorkspaceFile],
         scan: Scan,
         kept: Collection[str],
         contents: Mapping[str, bytes],
     ) -> "_Plan":
         """Compare a tree with what is in the folder."""
         blocked = [one.path for one in scan.left_out]
-        writes: list[tuple[str, FileRow, bytes | None, str]] = []
-        left = [LeftOut(path, unsafe(path) or "it is ignored") for path in tree if path not in wanted]
+        writes: list[tuple[str, WorkspaceFile, bytes | None, str]] = []
+        left = [UnrecordedFile(path, unsafe(path) or "it is ignored") for path in tree if path not in wanted]
         changed: list[str] = []
         for path, row in wanted.items():
             present = scan.files.get(path)
@@ -351,7 +336,7 @@ class _Plan:
             if any(path == one or path.startswith(f"{one}/") for one in blocked):
                 changed.append(path)
             elif not only_mode and row.digest not in contents:
-                left.append(LeftOut(path, "its content was forgotten"))
+                left.append(UnrecordedFile(path, "its content was forgotten"))
             elif present is not None and not only_mode and present.digest not in kept:
                 changed.append(path)
             else:
@@ -381,7 +366,7 @@ class _Plan:
         return [path for path in kept if path]
 
 
-def _written(folder: OpenFolder, path: str, row: FileRow, content: bytes | None, replaced: str) -> str:
+def _written(folder: OpenFolder, path: str, row: WorkspaceFile, content: bytes | None, replaced: str) -> str:
     if content is None:
         folder.set_executable(path, row.digest, executable=row.executable)
         return ""

@@ -14,7 +14,7 @@ import memory_engine
 from memory_engine import Engine, EngineConfig, Thread, UserMessage, errors
 from memory_engine import events as e
 from memory_engine.workspace import Workspace, WorkspaceLimits
-from memory_engine.workspace.ignoring import Ignored, unsafe
+from memory_engine.workspace.ignoring import unsafe
 from tests.places import on_both_back_ends, place_of
 
 pytestmark = pytest.mark.skipif(os.open not in os.supports_dir_fd, reason="the platform cannot open files in a folder")
@@ -495,14 +495,3 @@ async def test_a_file_that_keeps_changing_is_left_out(
     monkeypatch.setattr(os, "read", growing)
     record = await Workspace(thread, work).record()
     assert [("a.txt", "it changes while it is read")] == [(one.path, one.why) for one in record.left_out]
-
-
-def test_patterns_fit_as_in_gitignore() -> None:
-    """The last one that fits decides, a folder takes its files along, letters of the defaults have no case."""
-    ignored = Ignored(["/build", "docs/**/*.tmp", "*.log", "!keep.log", "a?.[ch]", "logs/"])
-    hits = ["build/x", "docs/a/b/x.tmp", "docs/x.tmp", "x/y.log", "a1.c", "logs/x", ".ENV", "x/Node_Modules/y", "b.PEM"]
-    assert [] == [path for path in hits if not ignored.ignores(path)]
-    misses = ["x/build", "x.tmp", "keep.log", "x/keep.log", "ab1.c", "a1.o", "logs", "environment", "env"]
-    assert [] == [path for path in misses if ignored.ignores(path)]
-    with pytest.raises(errors.InvalidArgument, match="gitignore"):
-        Ignored(["[z-a]"])

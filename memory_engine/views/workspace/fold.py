@@ -7,6 +7,7 @@ import msgspec
 
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import RecordedEvent
 from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows, row_of, rows_under
 from memory_engine.views.workspace.events import WorkspaceRecorded
@@ -16,9 +17,10 @@ _FILE = "file/"
 _CONTENT = "content/"
 
 
-class FileRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="file", gc=False):
-    """A file since the event `seq`. The event at `held_at` holds its content."""
+class WorkspaceFile(JsonForm, msgspec.Struct, frozen=True, tag="file"):
+    """A file since the event `seq`. `digest` is the SHA-256 of its content, which the event at `held_at` holds."""
 
+    path: str
     digest: str
     size: int
     seq: int
@@ -32,14 +34,14 @@ class ContentRow(msgspec.Struct, frozen=True, tag="content", gc=False):
     seq: int
 
 
-class TreeRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="tree", gc=False):
+class RecordRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="tree", gc=False):
     """The last record. `since` is the seq before its first part while others of its parts follow, else -1."""
 
     seq: int
     since: int = -1
 
 
-AnyWorkspaceRow = FileRow | ContentRow | TreeRow
+AnyWorkspaceRow = WorkspaceFile | ContentRow | RecordRow
 
 
 class WorkspaceFold:
@@ -67,26 +69,26 @@ def _put_changes(rows: Rows[AnyWorkspaceRow], recorded: WorkspaceRecorded, seq: 
             rows.put(_CONTENT + one.digest, ContentRow(seq))
     for one in recorded.changes:
         if one.digest:
-            row = FileRow(one.digest, one.size, seq, one.held_at or seq, one.executable)
+            row = WorkspaceFile(one.path, one.digest, one.size, seq, one.held_at or seq, one.executable)
             rows.put(_FILE + one.path, row)
         else:
             rows.drop(_FILE + one.path)
     is_last = recorded.part + 1 >= recorded.parts
-    rows.put(_TREE, TreeRow(seq) if is_last else TreeRow(seq, max(0, seq - recorded.part - 1)))
+    rows.put(_TREE, RecordRow(seq) if is_last else RecordRow(seq, max(0, seq - recorded.part - 1)))
 
 
 def _drop_forgotten_files(rows: Rows[AnyWorkspaceRow], gone: Set[int]) -> None:
     for key, row in list(rows.items()):
         match row:
-            case FileRow(seq=seq, held_at=held_at) if seq in gone or held_at in gone:
+            case WorkspaceFile(seq=seq, held_at=held_at) if seq in gone or held_at in gone:
                 rows.drop(key)
             case ContentRow(seq=seq) if seq in gone:
                 rows.drop(key)
 
 
-def files_of(rows: ReadableRows[AnyWorkspaceRow]) -> dict[str, FileRow]:
+def files_of(rows: ReadableRows[AnyWorkspaceRow]) -> dict[str, WorkspaceFile]:
     """The files, by path, in order of path."""
-    return dict(rows_under(rows, FileRow, _FILE))
+    return dict(rows_under(rows, WorkspaceFile, _FILE))
 
 
 def contents_of(rows: ReadableRows[AnyWorkspaceRow]) -> dict[str, int]:
@@ -94,9 +96,9 @@ def contents_of(rows: ReadableRows[AnyWorkspaceRow]) -> dict[str, int]:
     return {digest: row.seq for digest, row in rows_under(rows, ContentRow, _CONTENT)}
 
 
-def tree_of(rows: ReadableRows[AnyWorkspaceRow]) -> TreeRow | None:
+def tree_of(rows: ReadableRows[AnyWorkspaceRow]) -> RecordRow | None:
     """The last record, if there is any."""
-    return row_of(rows, TreeRow, _TREE)
+    return row_of(rows, RecordRow, _TREE)
 
 
 WORKSPACE = WorkspaceFold()
