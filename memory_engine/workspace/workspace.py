@@ -210,7 +210,7 @@ class Workspace:
         tree = await self._tree(at, needed=True)
         if not imported:
             elsewhere = await imported_of(self._thread.kernel.store, self._thread.id)
-            if any(row.seq in elsewhere or row.held_at in elsewhere for row in tree.values()):
+            if any(row.seq in elsewhere or row.content_seq in elsewhere for row in tree.values()):
                 raise ImportedWorkspace(self._thread.id)
         kept = await self._kept()
         scan = await on_thread(lambda: self._folder.scan(kept, _digests(tree)))
@@ -244,7 +244,7 @@ class Workspace:
 
     async def _contents(self, rows: Iterable[WorkspaceFile]) -> dict[str, bytes]:
         """The contents of files by digest, without those that are gone: each is what its digest says."""
-        wanted = {row.digest: row.held_at for row in rows}
+        wanted = {row.digest: row.content_seq for row in rows}
         found: dict[str, bytes] = {}
         for event in (await self._recorded(wanted.values())).values():
             found.update((digest, content) for digest, content in _held(event) if digest in wanted)

@@ -18,13 +18,13 @@ _CONTENT = "content/"
 
 
 class WorkspaceFile(JsonForm, msgspec.Struct, frozen=True, tag="file"):
-    """A file since the event `seq`. `digest` is the SHA-256 of its content, which the event at `held_at` holds."""
+    """A file since the event `seq`. `digest` is the SHA-256 of its content, which the event at `content_seq` holds."""
 
     path: str
     digest: str
     size: int
     seq: int
-    held_at: int
+    content_seq: int
     executable: bool = False
 
 
@@ -80,7 +80,7 @@ def _put_changes(rows: Rows[AnyWorkspaceRow], recorded: WorkspaceRecorded, seq: 
 def _drop_forgotten_files(rows: Rows[AnyWorkspaceRow], gone: Set[int]) -> None:
     for key, row in list(rows.items()):
         match row:
-            case WorkspaceFile(seq=seq, held_at=held_at) if seq in gone or held_at in gone:
+            case WorkspaceFile(seq=seq, content_seq=content_seq) if seq in gone or content_seq in gone:
                 rows.drop(key)
             case ContentRow(seq=seq) if seq in gone:
                 rows.drop(key)
