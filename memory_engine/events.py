@@ -164,6 +164,7 @@ if TYPE_CHECKING:
     from memory_engine.views.sessions.events import SessionBegun, SessionEntryKept, SharedStateSet
     from memory_engine.views.statements.events import StatementsCompared
     from memory_engine.views.tool_cache.events import ToolCacheDropped, ToolCacheHit, ToolResultCached
+    from memory_engine.views.workspace.events import WorkspaceChange, WorkspaceRecorded
 
     BUILTIN_EVENTS: tuple[type[Event], ...]
     """Every built-in event; their order means nothing."""
@@ -226,6 +227,7 @@ _HOMES = {
     ".views.sessions.events": "SessionBegun SessionEntryKept SharedStateSet",
     ".views.statements.events": "StatementsCompared",
     ".views.tool_cache.events": "ToolCacheDropped ToolCacheHit ToolResultCached",
+    ".views.workspace.events": "WorkspaceChange WorkspaceRecorded",
 }
 
 
@@ -323,6 +325,6 @@ __all__ = [
     "ThreadUpdated",
     "TodoCompleted", "TodoDeleted", "TodoExpanded",
     "TodoItem", "TodoSet", "TodoUpdated", "ToolCacheDropped", "ToolCacheHit", "ToolCall", "ToolError", "ToolResult",
-    "ToolResultCached", "UnknownEvent", "Upcaster", "Usage", "UserMessage", "builtin_events", "builtin_registry",
-    "event", "upcast_todo_set_v1", "upcasters",
+    "ToolResultCached", "UnknownEvent", "Upcaster", "Usage", "UserMessage", "WorkspaceChange", "WorkspaceRecorded",
+    "builtin_events", "builtin_registry", "event", "upcast_todo_set_v1", "upcasters",
 ]  # fmt: skip

@@ -36,6 +36,7 @@ from memory_engine.replay.what_if.change import SkipEvent
 from memory_engine.runtime.handle import PastHandle
 from memory_engine.testing.contract_rows import event, unit
 from memory_engine.thread import Past
+from memory_engine.workspace import Workspace, WorkspaceLimits
 from tests.mistakes import (
     BOX,
     CRITICAL,
@@ -67,6 +68,8 @@ from tests.mistakes import (
     raise_what_is_behind,
     read_what_was_forgotten,
     refused,
+    restore_a_strangers_files,
+    restore_over_what_was_not_recorded,
     take_a_conversation_for_a_user,
     tampered,
     to_a_closed_engine,
@@ -81,6 +84,7 @@ from tests.mistakes import (
 from tests.scripted_compactors import Scripted
 from tests.trust import files
 
+NONE = WorkspaceLimits(files=0)
 ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     # input, threads, dispatching; then operations, compaction, context, storage, and views
     (errors.InvalidEvent, lambda p: p.thread.dispatch(e.UserMessage(content="\ud800"))),
@@ -187,6 +191,11 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.InvalidFilePath, lambda p: p.thread.memory_files.create("../a.md", "")),
     (errors.UnknownMemoryFile, lambda p: p.thread.memory_files.delete("a.md")),
     (errors.MemoryFileExists, lambda p: files.in_turn(*(p.thread.memory_files.create("a", "") for _ in "12"))),
+    (errors.FolderRefused, lambda p: Workspace(p.thread, p.folder / "none").record()),
+    (errors.WorkspaceTooLarge, lambda p: Workspace(p.thread, p.file("a", b"").parent, limits=NONE).record()),
+    (errors.WorkspaceNotRecorded, lambda p: Workspace(p.thread, p.folder).restore()),
+    (errors.WorkspaceChanged, restore_over_what_was_not_recorded),
+    (errors.ImportedWorkspace, restore_a_strangers_files),
     (errors.UnknownFlow, lambda p: p.thread.views.flows.feedback(True)),
     (errors.TaskNotRunning, end_what_was_not_begun),
     (errors.NotJoined, lambda p: p.engine.tenant("acme").patterns.list("retail")),

@@ -46,6 +46,7 @@ from memory_engine.projections import ProjectionMode
 from memory_engine.store.protocol import Store
 from memory_engine.testing import FaultyStore
 from memory_engine.testing.contract_rows import event, unit
+from memory_engine.workspace import Workspace
 from tests.patterns import promoted
 from tests.scripted_compactors import Scripted
 
@@ -296,6 +297,25 @@ async def ledger_of_too_much(p: Place) -> None:
     """A page would wait for minutes."""
     p.patched.setattr("memory_engine.inspector.routes_replay.LEDGER_STATE_CHUNKS_MAX", 1)
     await ledger(Inspection(p.engine, ""), Query({"thread": "t"}))
+
+
+async def restore_over_what_was_not_recorded(p: Place) -> None:
+    """A file that was changed since it was recorded."""
+    p.file("a.txt", b"recorded")
+    await Workspace(p.thread, p.folder).record()
+    p.file("a.txt", b"not recorded")
+    await Workspace(p.thread, p.folder).restore()
+
+
+async def restore_a_strangers_files(p: Place) -> None:
+    """From an imported log, without a word about it."""
+    work = p.folder / "work"
+    work.mkdir()
+    (work / "a.txt").write_bytes(b"run me")
+    await Workspace(p.thread, work).record()
+    await p.thread.replay.export(p.folder / "log.jsonl")
+    await p.engine.transfer.import_log(p.folder / "log.jsonl", thread_id="theirs")
+    await Workspace(p.engine.thread("theirs"), work).restore()
 
 
 async def end_what_was_not_begun(p: Place) -> None:

@@ -79,6 +79,7 @@ PAGE_OF = {
     "telemetry": "engine",
     "thread": "engine",
     "wiring": "engine",
+    "workspace": "engine",
 }
 
 

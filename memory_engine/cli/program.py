@@ -48,6 +48,8 @@ COMMANDS = {
     "memory-files": CommandEntry(
         "print the memory files that an agent keeps, or the history of one", "memory_files:MEMORY_FILES"
     ),
+    "files": CommandEntry("list the workspace files that a thread recorded, now or in the past", "workspace:FILES"),
+    "restore-files": CommandEntry("write a thread's workspace files into a folder", "workspace:RESTORE_FILES"),
     "diff": CommandEntry("print what changed between two moments of a thread", "explain:DIFF"),
     "why": CommandEntry("print the events behind a chunk, a view's row or a context", "explain:WHY"),
     "bisect": CommandEntry("find the first event after which an expression is true", "explain:BISECT"),
@@ -116,8 +118,8 @@ GROUPS = {
     "start": _command_group("bring data in, and serve it", "demo ingest memories docs inspect mcp completion"),
     "threads": _command_group(
         "threads, and what is in them",
-        "list=threads show context brief search report view memory-files fork pin unpin update rewind clear forget "
-        "archive unarchive",
+        "list=threads show context brief search report view memory-files files restore-files fork pin unpin update "
+        "rewind clear forget archive unarchive",
     ),
     "logs": _command_group("logs, and whether they verify", "show=log export import verify rebuild rereduce anchors"),
     "debug": _command_group("find out why", "why diff bisect ledger what-if compare-compactors to-pytest"),

@@ -46,6 +46,7 @@ MemoryEngineError
 │   ├── UnknownLine, NotText     a line that agent.md does not hold, a file that is not UTF-8 text
 │   ├── FileRefused              a path that is a pipe, a device, a link out of its folder; a file that is too large
 │   ├── InvalidFilePath, UnknownMemoryFile, MemoryFileExists   of memory files
+│   ├── FolderRefused, WorkspaceTooLarge   a folder that is not recorded
 │   └── UnknownFlow
 ├── ThreadError
 │   ├── ThreadNotFound
@@ -89,6 +90,7 @@ MemoryEngineError
 ├── WorkerFailed                 one of several processes that verify a file
 ├── NotGranted                   an agent asked for memory that another did not let it see
 ├── NotJoined                    a tenant asked for patterns of an industry that it has not joined
+├── WorkspaceChanged, WorkspaceNotRecorded, ImportedWorkspace   files of a folder that are not restored
 ├── TaskNotRunning               a step of a run at the wrong moment
 ├── CallTimedOut                a function of yours did not end in its time
 ├── WrongThreadKind              a thread made by hand has the id of a scope's
@@ -254,3 +256,8 @@ from memory_engine.errors.views import UnknownPattern as UnknownPattern
 from memory_engine.errors.views import UnknownPin as UnknownPin
 from memory_engine.errors.views import UnreadableDocument as UnreadableDocument
 from memory_engine.errors.views import WrongThreadKind as WrongThreadKind
+from memory_engine.errors.workspace import FolderRefused as FolderRefused
+from memory_engine.errors.workspace import ImportedWorkspace as ImportedWorkspace
+from memory_engine.errors.workspace import WorkspaceChanged as WorkspaceChanged
+from memory_engine.errors.workspace import WorkspaceNotRecorded as WorkspaceNotRecorded
+from memory_engine.errors.workspace import WorkspaceTooLarge as WorkspaceTooLarge

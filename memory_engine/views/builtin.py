@@ -328,6 +328,13 @@ VIEWS: tuple[DeferredPlugin, ...] = (
     ),
     DeferredPlugin(
         Plugin(
+            "workspace",
+            projections=[_lazy_projection("workspace.fold:WORKSPACE", "workspace", "workspace_recorded memory_forget")],
+        ),
+        event_types=("workspace_recorded",),
+    ),
+    DeferredPlugin(
+        Plugin(
             "sessions",
             projections=[
                 _lazy_projection(

@@ -106,6 +106,7 @@ OPENS = {
     "memory_engine/replay/export/export.py": "packs what it writes",
     "memory_engine/replay/export/log_file.py": "a log line by line, each line and the whole with a limit",
     "memory_engine/views/documents/readers/document.py": "a zip, whose every size is checked before",
+    "memory_engine/workspace/folder.py": "parts of a path, one by one, without following links",
     "storage/driver.py": "the first bytes of the database",
     "storage/postgres/schema.py": "scripts that are installed with it",
     "storage/sqlite/backup.py": "a file of its own",

@@ -1,0 +1,1 @@
+"""Workspace files: what was recorded of the files in a folder."""
