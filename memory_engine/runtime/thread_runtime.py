@@ -265,7 +265,7 @@ class ThreadRuntime:
         if self.indexed:
             commit.passages = PassageChange(before.seq, head.seq, commit.passage_steps)
         if head.marks is not before.marks or head.seq // snapshots.EVERY > before.seq // snapshots.EVERY:
-            snapshots.complete(commit, before, commit.state)
+            snapshots.add_to_commit(commit, before, commit.state)
         future = self._store.commit(commit)
         if future.done():
             self._ended(commit, future, at_once=True)

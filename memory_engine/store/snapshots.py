@@ -82,7 +82,7 @@ def is_rewindable(projection: str) -> bool:
     return projection not in _DELIVERIES
 
 
-def complete(commit: CommitUnit, before: Head, state: State) -> None:
+def add_to_commit(commit: CommitUnit, before: Head, state: State) -> None:
     """Add a commit's changes to caches.
 
     A commit with a rewind writes no rows of views and no passages: who reads them next makes them of what is shown.
