@@ -100,6 +100,11 @@ def is_spoken(section: str) -> bool:
     return section in SPOKEN_SECTIONS
 
 
+def at_least(origin: Speaker, least: Speaker) -> bool:
+    """Return whether an origin ranks as high as another, or higher."""
+    return _RANKS[origin] >= _RANKS[least]
+
+
 def lowest(origins: Iterable[Speaker]) -> Speaker:
     """Return the lowest origin, the first among those of equal rank; `TOOL` if there are none."""
     return min(origins, key=_RANKS.__getitem__, default=Speaker.TOOL)

@@ -99,8 +99,14 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
         return day_of(self.at)
 
     def _said(self) -> str:
-        named = (name for name in (self.speaker or self.role, self.about) if name)
+        named = (name for name in (self._attributed(), self.about) if name)
         return ": ".join((*named, self.text)) + SUPERSEDED * bool(self.superseded_by)
+
+    def _attributed(self) -> str:
+        """Who says it, or the kind of what nobody says. A tool may be named "user", so that it is one is said too."""
+        if self.role and self.role != "tool":
+            return self.speaker or self.role
+        return f"{self.role or self.kind.replace('_', ' ')} {self.speaker}".rstrip()
 
 
 Missing = Literal["embedder", "re-ranker"]
