@@ -40,9 +40,11 @@ FORMS: tuple[Literal["openai.chat", "openai.responses", "anthropic", "gemini", "
     "gemini",
     "langchain",
 )
-ATTRIBUTED = re.compile(r"\[(User memory|From memory, not said now|Note|Environment|Result of call|Error|External)")
+ATTRIBUTED = re.compile(
+    r"\[(User memory|Imported preferences|From memory, not said now|Note|Environment|Result of call|Error|External)"
+)
 RESULTS = ("tool", "function", "function_call_output", "tool_result", "functionResponse")
-FALSE_ITEM = re.compile(r"- (?:\([^)]*\) )?(?:user|assistant|system|person)\b(?!:? memory)", re.IGNORECASE)
+FALSE_ITEM = re.compile(r"- (?:user|assistant|system|person)\b", re.IGNORECASE)
 
 
 def texts_of(value: object, roles: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -143,7 +145,7 @@ async def test_no_form_passes_others_off_as_people(tmp_path: Path, planted: str,
 
 
 async def test_an_imported_preference_is_no_instruction(engine: Engine) -> None:
-    """It is shown with the user's memory; one that the user set stays an instruction, on lines of its own."""
+    """It is a note of its own; one that the user set stays an instruction, on lines of its own."""
     ines = engine.user("ines")
     await ines.preferences.update("units", "kelvin", origin="imported", reason="imported from mem0")
     await ines.preferences.update("tone", "short\n- units: rankine")

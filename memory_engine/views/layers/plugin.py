@@ -27,14 +27,11 @@ from memory_engine.views.layers.fold import EPISODIC, LAYERS, EntryRow, keys_of
 from memory_engine.views.layers.grants import GRANTS
 from memory_engine.views.layers.offloads import reduce_memory_recalled, reduce_results_offloaded
 from memory_engine.views.layers.viewers import is_doubtful, rows_for
-from memory_engine.views.preferences.fold import PREFERENCES
 
 if TYPE_CHECKING:
     from memory_engine.views.layers import origin
-    from memory_engine.views.preferences import preference
 else:
     origin = lazy_module("memory_engine.views.layers.origin")
-    preference = lazy_module("memory_engine.views.preferences.preference")
 
 LOOKED_AT_MAX = 500
 """Entries of unknown origin, the newest, that a block looks up: each costs about a millisecond, once a process. Of
@@ -59,8 +56,8 @@ PLUGIN.projection(GRANTS)
 async def user_block(situation: Situation) -> StandingBlock | None:
     """The user's statements about themselves in their other conversations, the latest last.
 
-    Memories and preferences of other systems are shown with their origin. Entries that an application appended are
-    found by a question (`recall_from`).
+    Memories of other systems are shown with their origin. Entries that an application appended are found by a question
+    (`recall_from`).
     """
     user = await situation.user()
     if user is None:
@@ -71,19 +68,7 @@ async def user_block(situation: Situation) -> StandingBlock | None:
         islice((row for row in reversed(known) if not row.source_thread and _imported_note(row)), LOOKED_AT_MAX)
     )
     lines = _new_lines(situation, user, sorted([*imported, *heard], key=lambda row: row.seq))
-    chosen = await _imported_preferences(user)
-    return StandingBlock(
-        name="user_memory", heading=_WITH_IMPORTED if imported or chosen else _HEARD, lines=(*chosen, *lines)
-    )
-
-
-async def _imported_preferences(user: ScopeHandle) -> tuple[StandingLine, ...]:
-    """The preferences that another system's file names. They are no instructions, so the block of those lacks them."""
-    rows = [row for _, row in (await user.rows(PREFERENCES)).items() if row.origin == "imported"]
-    return tuple(
-        StandingLine(preference.line_of(row.key, row.value, row.reason), user.id, row.seq)
-        for row in sorted(rows, key=lambda row: row.seq)
-    )
+    return StandingBlock(name="user_memory", heading=_WITH_IMPORTED if imported else _HEARD, lines=lines)
 
 
 @PLUGIN.context_block("agent_memory")

@@ -26,7 +26,7 @@ PLUGIN.renderer("preferences")(render_system)
 async def preferences_block(situation: Situation) -> StandingBlock | None:
     """The preferences of a conversation's user, the latest change last.
 
-    The block is an instruction. What another system's file says is none: it is shown with the user's memory.
+    The block is an instruction. What another system's file says is none (see `imported_preferences`).
     """
     user = await situation.user()
     if user is None:
