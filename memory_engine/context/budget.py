@@ -13,6 +13,7 @@ from attrs import Attribute, field, frozen
 from msgspec.structs import replace
 
 from memory_engine.core.lazy import lazy_module
+from memory_engine.core.origins import Speaker, checked_trust
 from memory_engine.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -87,6 +88,13 @@ def _check_block_shares(_policy: object, _attribute: object, value: Sequence[str
             raise ValueError(f"the block {name!r} takes a share of the budget, from 0 to 1, not {share}")
 
 
+def _speaker(given: str | None) -> Speaker | None:
+    try:
+        return checked_trust(given)
+    except ValueError as error:
+        raise InvalidArgument("min_trust", given, f"of `min_trust`: {error}") from None
+
+
 def _function(_policy: object, _attribute: object, value: Splitter | None) -> None:
     if value is not None and not callable(value):
         raise InvalidArgument(
@@ -111,6 +119,9 @@ class ContextPolicy:
 
     `references` is the share of a full room in which older long results are reduced to their beginning and end, with a
     reference for reading the whole (`thread.compaction.open`), so that more turns fit. 0: results stay whole.
+
+    `min_trust` is the lowest origin of what comes out of memory: recalled passages and lines of standing blocks with a
+    lower one are left out, and counted in `Context.untrusted`. The history itself stays.
     """
 
     blocks: Sequence[str] | Mapping[str, float] | None = field(default=None, validator=_check_block_shares)
@@ -121,6 +132,7 @@ class ContextPolicy:
     split: Splitter | None = field(default=None, validator=_function)
     refill: float = field(default=REFILL, validator=_check_share)
     references: float = field(default=REFERENCES, validator=_check_share)
+    min_trust: Speaker | None = field(default=None, converter=_speaker)
 
     def __call__(self, room: Room) -> Split:
         """Return the maximum tokens of each part."""

@@ -196,6 +196,7 @@ class Engine:
         since: datetime | None = None,
         until: datetime | None = None,
         explain: bool = False,
+        min_trust: str | None = None,
     ) -> Found:
         """The best passages across several threads: the given ones, or all that match every given value exactly."""
     def settle(self) -> None:
@@ -383,6 +384,7 @@ class Thread:
         since: datetime | None = None,
         until: datetime | None = None,
         explain: bool = False,
+        min_trust: str | None = None,
     ) -> Found:
         """The passages of this thread most relevant to a question, best first, including compacted ones."""
     def state(self, *, at: MomentLike | None = None) -> State:
