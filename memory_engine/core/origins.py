@@ -7,6 +7,7 @@ origin is inherited and never raised: content made from several chunks has the l
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from itertools import takewhile
 
 from msgspec.structs import replace
 
@@ -121,9 +122,17 @@ def origin_of_event(event: Event | UnknownEvent) -> Speaker:
         return Speaker.TOOL
     known = _OF_EVENTS.get(event.event_type) or _OF_ROLES.get(event.event_role, Speaker.TOOL)
     metadata = getattr(event, "metadata", None)
-    given = getattr(event, "origin", "") or (metadata.get("origin", "") if isinstance(metadata, Mapping) else "")
-    named = _NAMED.get(given, Speaker.TOOL) if isinstance(given, str) and given else known
-    return lowest((known, named))
+    given = getattr(event, "origin", "") or (metadata.get("origin") if isinstance(metadata, Mapping) else "")
+    return lowest((known, _NAMED.get(given, known) if isinstance(given, str) else known))
+
+
+def origin_since_spoken(newest: Iterable[Chunk]) -> Speaker:
+    """Return the lowest origin among the chunks since a person last spoke, at most the agent's.
+
+    What an agent writes now may repeat any of them. The chunks are given newest first.
+    """
+    read = takewhile(lambda chunk: chunk.type not in SPOKEN, newest)
+    return lowest([Speaker.AGENT, *map(origin_of, read)])
 
 
 def checked_trust(origin: object) -> Speaker | None:

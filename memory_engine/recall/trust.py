@@ -7,6 +7,7 @@ it counts as a tool's.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from memory_engine.core.events.base import Event, UnknownEvent
+from memory_engine.core.events.messages import UserMessage
 from memory_engine.core.origins import Speaker, at_least, lowest, origin_of_event
 from memory_engine.recall.hits import Hit
 from memory_engine.runtime.kernel import Kernel
@@ -14,6 +15,10 @@ from memory_engine.store.protocol import ThreadFilter
 
 DEPTH_MAX = 4
 """Maximum number of threads through which sources are followed; beyond that, the origin is unknown."""
+READ_MAX = 400
+"""Maximum number of events before a snippet that are looked at for what its agent had read."""
+WRITTEN = frozenset({"scratchpad_written"})
+"""Types of events that say nothing of what their words are drawn from."""
 TRUSTED_KINDS = (
     "message", "memory", "preference", "agent_md", "playbook", "snippet", "task", "note", "item",
 )  # fmt: skip
@@ -47,9 +52,23 @@ async def origins_of(
         if source_thread and ids:
             wanted.setdefault(source_thread, set()).update(ids)
     by_id = {source: await _origins_by_id(kernel, source, ids, depth) for source, ids in wanted.items()}
+    read = {seq: await _origin_read(kernel, thread_id, seq) for seq, row in rows.items() if row.type in WRITTEN}
     nearer = {one for event in events.values() for one in getattr(event, "drawn_from", ())} - events.keys()
     here = await origins_of(kernel, thread_id, nearer, depth - 1) if nearer and depth else {}
-    return {seq: _lowest_of(event, by_id, here) for seq, event in events.items()}
+    found = {seq: _lowest_of(event, by_id, here) for seq, event in events.items()}
+    return {seq: lowest((origin, read[seq])) if seq in read else origin for seq, origin in found.items()}
+
+
+async def _origin_read(kernel: Kernel, thread_id: str, seq: int) -> Speaker:
+    """Return the lowest origin among the events since a person last spoke, which a snippet may repeat."""
+    origins = [Speaker.AGENT]
+    async for stored in kernel.reader.walk(thread_id, after=max(0, seq - 1 - READ_MAX), upto=seq - 1):
+        event = kernel.reader.decode(thread_id, stored).event
+        if isinstance(event, UserMessage) and not event.origin:
+            origins = [Speaker.AGENT]
+        elif isinstance(event, Event) and event.event_role in ("tool", "user", "system"):
+            origins.append(origin_of_event(event))
+    return lowest(origins)
 
 
 def _lowest_of(
