@@ -88,7 +88,7 @@ def _check_block_shares(_policy: object, _attribute: object, value: Sequence[str
             raise ValueError(f"the block {name!r} takes a share of the budget, from 0 to 1, not {share}")
 
 
-def _speaker(given: str | None) -> Speaker | None:
+def _min_trust(given: str | None) -> Speaker | None:
     try:
         return checked_trust(given)
     except ValueError as error:
@@ -132,7 +132,7 @@ class ContextPolicy:
     split: Splitter | None = field(default=None, validator=_function)
     refill: float = field(default=REFILL, validator=_check_share)
     references: float = field(default=REFERENCES, validator=_check_share)
-    min_trust: Speaker | None = field(default=None, converter=_speaker)
+    min_trust: Speaker | None = field(default=None, converter=_min_trust)
 
     def __call__(self, room: Room) -> Split:
         """Return the maximum tokens of each part."""
