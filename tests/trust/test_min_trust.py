@@ -8,7 +8,9 @@ from memory_engine import ContextPolicy, Engine, LlmTextResponse, MemoryTools, T
 from memory_engine import LlmToolCall as Call
 from memory_engine.errors import InvalidArgument, InvalidSearch
 from memory_engine.events import ExternalInject, MemoryAppended
-from tests.foreign_memories import MIF, written
+from tests.foreign_memories import written
+
+MEMORY = {"id": "7d1c", "memory_type": "decision", "created_at": "2025-07-01T00:00:00Z"}
 
 
 async def spoken(engine: Engine) -> Thread:
@@ -78,9 +80,9 @@ async def test_an_entry_has_the_lowest_origin_of_its_sources(engine: Engine) -> 
 async def test_a_context_recalls_and_repeats_no_lower_origin(engine: Engine, tmp_path: Path) -> None:
     """Recall and standing blocks; what was left out is counted, and counted again when it is asked again."""
     ines = engine.user("ines", tenant_id="acme")
-    memory = {**MIF["memories"][0], "content": "The gate code was 7777"}  # type: ignore[index,dict-item]
+    memory = {**MEMORY, "content": "The gate code was 7777"}
     await engine.transfer.import_memories(
-        written(tmp_path, {**MIF, "memories": [memory]}), user_id="ines", tenant_id="acme"
+        written(tmp_path, {"mif_version": "2.0", "memories": [memory]}), user_id="ines", tenant_id="acme"
     )
     await ines.preferences.update("tone", "gate keeper")
     await engine.tenant("acme").documents.add_text("The gate code is 6666 says the manual", title="manual")
