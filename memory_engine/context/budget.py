@@ -13,14 +13,15 @@ from attrs import Attribute, field, frozen
 from msgspec.structs import replace
 
 from memory_engine.core.lazy import lazy_module
-from memory_engine.core.origins import Speaker, checked_trust
 from memory_engine.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from memory_engine.context import flow as flows
     from memory_engine.context.choice import Chosen, WindowChoice
     from memory_engine.context.flow import Flow
+    from memory_engine.core import origins
 else:
+    origins = lazy_module("memory_engine.core.origins")
     flows = lazy_module("memory_engine.context.flow")
 
 SUMMARY_LEAST = 60
@@ -88,9 +89,11 @@ def _check_block_shares(_policy: object, _attribute: object, value: Sequence[str
             raise ValueError(f"the block {name!r} takes a share of the budget, from 0 to 1, not {share}")
 
 
-def _min_trust(given: str | None) -> Speaker | None:
+def _min_trust(given: str | None) -> "origins.Speaker | None":
+    if given is None:
+        return None
     try:
-        return checked_trust(given)
+        return origins.checked_trust(given)
     except ValueError as error:
         raise InvalidArgument("min_trust", given, f"of `min_trust`: {error}") from None
 
@@ -132,7 +135,7 @@ class ContextPolicy:
     split: Splitter | None = field(default=None, validator=_function)
     refill: float = field(default=REFILL, validator=_check_share)
     references: float = field(default=REFERENCES, validator=_check_share)
-    min_trust: Speaker | None = field(default=None, converter=_min_trust)
+    min_trust: "origins.Speaker | None" = field(default=None, converter=_min_trust)
 
     def __call__(self, room: Room) -> Split:
         """Return the maximum tokens of each part."""

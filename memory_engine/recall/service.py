@@ -17,7 +17,6 @@ from memory_engine.core.aside import imported
 from memory_engine.core.clock import to_us, zone_of
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.lazy import lazy_module, lazy_modules
-from memory_engine.core.origins import Speaker, checked_trust
 from memory_engine.core.threads import TIMEZONE, WHAT_IF
 from memory_engine.errors import InvalidArgument, InvalidSearch, ModelError, SeqNotInLog, ThreadNotFound
 from memory_engine.recall.ahead import IndexingAhead
@@ -32,6 +31,7 @@ from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.snapshots import forgotten_at, rewound_at
 
 if TYPE_CHECKING:
+    from memory_engine.core import origins
     from memory_engine.llm import base, vectors
     from memory_engine.llm.vectors import Embedder
     from memory_engine.recall import hits, likeness, search, trust
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from memory_engine.recall.search import Asked
     from memory_engine.store import rewinds
 else:
+    origins = lazy_module("memory_engine.core.origins")
     base, vectors = lazy_modules("memory_engine.llm", "base vectors")
     hits, likeness, search, trust = lazy_modules("memory_engine.recall", "hits likeness search trust")
     rewinds = lazy_module("memory_engine.store.rewinds")
@@ -328,9 +329,11 @@ def asked(  # noqa: PLR0913 - what narrows a search, by keyword
     )
 
 
-def _trust(origin: object) -> "Speaker | None":
+def _trust(origin: object) -> "origins.Speaker | None":
+    if origin is None:
+        return None
     try:
-        return checked_trust(origin)
+        return origins.checked_trust(origin)
     except ValueError as error:
         raise InvalidSearch("min_trust", origin, str(error)) from None
 
