@@ -354,6 +354,7 @@ class Engine(OldEngineNames):
         since: datetime | None = None,
         until: datetime | None = None,
         explain: bool = False,
+        min_trust: str | None = None,
     ) -> "Found":
         """The best passages across several threads: the given ones, or all that match every given value exactly.
 
@@ -361,7 +362,17 @@ class Engine(OldEngineNames):
         What-ifs are hypothetical, and searched only if `thread_ids` names them. See `Thread.search`; also raises
         `InvalidSearch` if you give both `thread_ids` and values.
         """
-        wanted = asked(query, limit=limit, kinds=kinds, at=None, as_of=as_of, since=since, until=until, explain=explain)
+        wanted = asked(
+            query,
+            limit=limit,
+            kinds=kinds,
+            at=None,
+            as_of=as_of,
+            since=since,
+            until=until,
+            explain=explain,
+            min_trust=min_trust,
+        )
         check_one_tenant(tenant_id)
         for what, value in {"kind": kind, "user_id": user_id, "agent_id": agent_id}.items():
             checked_name(what, value)

@@ -229,20 +229,31 @@ class Thread(OldThreadNames):
         since: datetime | None = None,
         until: datetime | None = None,
         explain: bool = False,
+        min_trust: str | None = None,
     ) -> "Found":
         """The passages of this thread most relevant to a question, best first, including compacted ones.
 
         Searches everything in the log except summaries of it, or only the given `kinds` (see `Hit.kind`). `at`: as of
         an earlier seq; `since` and `until` bound when it was said, ends included. Of two statements on the matter you
         ask about, the one that is true now comes first; `as_of` asks what was true then: at a moment (nothing said
-        later counts), or after the event at a seq. `explain` gives each hit the signals behind its score. A thread's
-        first search builds its index.
+        later counts), or after the event at a seq. `explain` gives each hit the signals behind its score. `min_trust`
+        leaves out what has a lower origin ("operator", "person", "agent", "imported" or "tool"), and `Found.untrusted`
+        counts it. A thread's first search builds its index.
 
         Raises `ThreadNotFound`, `InvalidSearch` for arguments without meaning, and `ValueError` if the thread has no
         event at `at`.
         """
         return await search_thread(
-            self._handle, query, limit=limit, kinds=kinds, at=at, as_of=as_of, since=since, until=until, explain=explain
+            self._handle,
+            query,
+            limit=limit,
+            kinds=kinds,
+            at=at,
+            as_of=as_of,
+            since=since,
+            until=until,
+            explain=explain,
+            min_trust=min_trust,
         )
 
     # views

@@ -11,6 +11,7 @@ from attrs import frozen
 
 from memory_engine.agents.people import people_in
 from memory_engine.context.ownership import Viewer
+from memory_engine.core.origins import Speaker, at_least, origin_since_spoken
 from memory_engine.errors import UnknownMemory
 from memory_engine.events import Destination, Layer, MemoryAppended, MemoryShared
 from memory_engine.runtime.scoped import ScopeHandle
@@ -18,6 +19,7 @@ from memory_engine.scopes import Agent, User
 from memory_engine.thread import Thread, handle_of
 from memory_engine.views.layers.entries import KnowledgeEntry, MemoryEntry, MemoryHit, check_layers
 from memory_engine.views.layers.keywords import MemoryQuery, search_memories
+from memory_engine.views.layers.origin import FROM_TOOLS
 from memory_engine.views.layers.view import Memory
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -75,15 +77,24 @@ class Remembering:
         An entry of the working layer is the agent's. Where no one's words are known, only this user will see it.
         """
         if not self.is_shared or layer == "working":
-            return (await self.owner.memory.append(layer, content, key=key, condition=condition)).id
+            metadata = await self._origin() if layer != "working" else None
+            return (await self.owner.memory.append(layer, content, key=key, condition=condition, metadata=metadata)).id
         people = await people_in(self.conversation)
         _, user = await self._viewer_and_user()
         if people.said(key, content, ()):
-            said = MemoryAppended(layer=layer, content=content, key=key, condition=condition)
-            return await self._keep_for(user, said, people.repeated(content) or ())
+            sources = people.repeated(content) or ()
+            metadata = {} if sources else await self._origin()
+            said = MemoryAppended(layer=layer, content=content, key=key, condition=condition, metadata=metadata)
+            return await self._keep_for(user, said, sources)
         unknown = self.conversation.id if user is not None and not people.spoke else ""
-        entry = MemoryEntry(content=content, source_thread=unknown)
+        entry = MemoryEntry(content=content, source_thread=unknown, metadata=await self._origin())
         return (await self.owner.memory.append(layer, entry, key=key, condition=condition)).id
+
+    async def _origin(self) -> dict[str, object]:
+        """The origin of what an agent keeps, as metadata: a tool's, if it read one since a person last spoke."""
+        state = await self.conversation.state()
+        read = origin_since_spoken(state.newest())
+        return {} if at_least(read, Speaker.AGENT) else {"origin": FROM_TOOLS}
 
     async def own(self, layer: Layer) -> Memory | None:
         """The memory of a layer that is this user's alone; `None` if the owner's is no one else's either.
@@ -105,6 +116,7 @@ class Remembering:
             content=entry.content,
             key=entry.key,
             condition=entry.condition,
+            metadata=entry.metadata,
             entry_id=entry_id,
             source_thread=self.conversation.id,
             sources=sources,

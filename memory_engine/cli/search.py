@@ -32,6 +32,11 @@ def _declare_thread_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=positive, default=10, metavar="N", help="at most N hits (default: 10)")
     parser.add_argument("--at", type=whole, metavar="SEQ", help="as of this event (with one --thread)")
     parser.add_argument("--as-of", type=time, metavar="TIME", help="what was true then (UTC unless it names its zone)")
+    parser.add_argument(
+        "--min-trust",
+        metavar="ORIGIN",
+        help="leave out what has a lower origin: operator, person, agent, imported or tool",
+    )
     parser.add_argument("--explain", action="store_true", help="show what each signal added to the score")
 
 
@@ -49,7 +54,7 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
         why_nothing = "" if found else await _why_nothing(engine, threads, asked)
     terminal.json(
         {
-            **named(found, "query how failure waiting unindexed missing unread"),
+            **named(found, "query how failure waiting unindexed missing unread untrusted"),
             "hits": list(found),
             "reason": why_nothing,
         }
@@ -76,7 +81,14 @@ async def _search_hits(engine: Engine, threads: list[str], asked: argparse.Names
     if asked.at is not None:
         thread = engine.thread(threads[0])
         try:
-            return await thread.search(asked.query, limit=asked.limit, kinds=kinds, at=asked.at, explain=asked.explain)
+            return await thread.search(
+                asked.query,
+                limit=asked.limit,
+                kinds=kinds,
+                at=asked.at,
+                explain=asked.explain,
+                min_trust=asked.min_trust,
+            )
         except ValueError as error:
             raise WrongArgument(str(error)) from None
     return await engine.search(
@@ -88,12 +100,15 @@ async def _search_hits(engine: Engine, threads: list[str], asked: argparse.Names
         kinds=kinds,
         as_of=asked.as_of,
         explain=asked.explain,
+        min_trust=asked.min_trust,
     )
 
 
 def _print_hits(found: Found, several: bool, terminal: Terminal) -> None:
     """The hits, of `several` threads with the thread of each."""
     terminal.lines(hit_lines(found, width=min(terminal.width, WIDTH_MAX), several=several))
+    if found.untrusted:
+        terminal.say(f"{found.untrusted} of a lower origin were left out")
     if found.failure:
         terminal.warn(f"found by words alone: {found.failure}")
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from memory_engine.context import flow as flows
     from memory_engine.context.choice import Chosen, WindowChoice
     from memory_engine.context.flow import Flow
+    from memory_engine.core import origins
 else:
+    origins = lazy_module("memory_engine.core.origins")
     flows = lazy_module("memory_engine.context.flow")
 
 SUMMARY_LEAST = 60
@@ -87,6 +89,15 @@ def _check_block_shares(_policy: object, _attribute: object, value: Sequence[str
             raise ValueError(f"the block {name!r} takes a share of the budget, from 0 to 1, not {share}")
 
 
+def _min_trust(given: str | None) -> "origins.Speaker | None":
+    if given is None:
+        return None
+    try:
+        return origins.checked_trust(given)
+    except ValueError as error:
+        raise InvalidArgument("min_trust", given, f"of `min_trust`: {error}") from None
+
+
 def _function(_policy: object, _attribute: object, value: Splitter | None) -> None:
     if value is not None and not callable(value):
         raise InvalidArgument(
@@ -111,6 +122,9 @@ class ContextPolicy:
 
     `references` is the share of a full room in which older long results are reduced to their beginning and end, with a
     reference for reading the whole (`thread.compaction.open`), so that more turns fit. 0: results stay whole.
+
+    `min_trust` is the lowest origin of what comes out of memory: recalled passages and lines of standing blocks with a
+    lower one are left out, and counted in `Context.untrusted`. The history itself stays.
     """
 
     blocks: Sequence[str] | Mapping[str, float] | None = field(default=None, validator=_check_block_shares)
@@ -121,6 +135,7 @@ class ContextPolicy:
     split: Splitter | None = field(default=None, validator=_function)
     refill: float = field(default=REFILL, validator=_check_share)
     references: float = field(default=REFERENCES, validator=_check_share)
+    min_trust: "origins.Speaker | None" = field(default=None, converter=_min_trust)
 
     def __call__(self, room: Room) -> Split:
         """Return the maximum tokens of each part."""

@@ -103,7 +103,7 @@ class Context:
 
     `stood` are the statements of the brief that a context must show, in order of rank: binding ones, those of the
     request being worked on, and pins. `unsaid` are those of them that it shows nowhere. Both are empty if the policy
-    excludes the brief.
+    excludes the brief. `untrusted` counts what the policy's `min_trust` left out.
 
     `messages` are chat-completions messages; `render` gives the same context as a provider's request. `thinking_tokens`
     counts the running tool loop's thinking, which `messages` and `tokens` leave out.
@@ -126,6 +126,7 @@ class Context:
     standing: tuple[StandingBlock, ...] = ()
     stood: tuple["Weighed", ...] = field(default=(), repr=False)
     unsaid: tuple["Weighed", ...] = ()
+    untrusted: int = 0
     pieces: tuple[RenderedChunk, ...] = field(default=(), repr=False, eq=False)
     """Chunks with their own messages, in context order, from which `messages` are built. The last `trailing` pieces
     change in place."""

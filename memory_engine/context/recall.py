@@ -45,6 +45,7 @@ from memory_engine.recall.repetition import REPEATED_TERMS_MIN, Repetitions
 from memory_engine.recall.search import LIMIT_MAX, Asked
 from memory_engine.recall.service import Recall, checked_query, note_question
 from memory_engine.recall.several import asks_for_several
+from memory_engine.recall.trust import trusted_hits
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.passages import PLACES_BITS, LookUp
@@ -114,25 +115,30 @@ async def recalled_into(thread: ThreadHandle, state: State, recall: RecallReques
         draft = replace(draft, room=min(draft.room, recall.most))
     if draft.room < ROOM_MIN or not state.seq:
         return await aside(draft.finished, items=len(draft.pieces))
-    limit = min(LIMIT_MAX, draft.room // HIT_TOKENS_MIN + len(draft.pieces))
+    least = recall.policy.min_trust
+    limit = LIMIT_MAX if least else min(LIMIT_MAX, draft.room // HIT_TOKENS_MIN + len(draft.pieces))
     kinds = OWN_KINDS + OTHER_KINDS if others else OWN_KINDS
     zone = await kernel[Recall].zone(thread.id)
     asked = Asked(query=query, limit=limit, kinds=kinds, upto=recall.at or 0, zone=zone)
     note_question(kernel, thread.id, query)
     found, behind, choice = await kernel[Recall].search_in_parts((thread.id, *others), asked, READ_AT_ONCE)
     block = _Block(draft, query, choice)
-    count = len(found)
+    count, untrusted = len(found), 0
     async with aclosing(behind):
         hits: Sequence[Hit] | None = found.hits
         while hits is not None:
             seen = await _seen_in(kernel, Viewer((await thread.info()).user_id, thread.id), hits) if others else hits
+            if least is not None:
+                trusted = await trusted_hits(kernel, seen, least)
+                seen, untrusted = trusted, untrusted + len(seen) - len(trusted)
             if not block.take(h for h in seen if h.thread_id != thread.id or h.seq <= state.seq):
                 break
             hits = await anext(behind, None)
             count += len(hits or ())
-    if count < limit and block.left >= ROOM_MIN:
+    if count < limit and block.left >= ROOM_MIN and least is None:  # filled up, it would show what anyone said lately
         await _fill(kernel, draft, block, recall.at or 0, zone)
-    return evolve(await aside(block.context, items=len(draft.pieces)), recall_failure=found.failure)
+    made = await aside(block.context, items=len(draft.pieces))
+    return evolve(made, recall_failure=found.failure, untrusted=untrusted)
 
 
 async def recalled_beside(

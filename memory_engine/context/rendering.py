@@ -9,13 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from memory_engine.context.invariants import NOBODY
-from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType, content_text
+from memory_engine.core.chunks import INTERRUPTED, RECALLED, Chunk, ChunkType, content_text, is_of_context
 from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Content, FilePart, ImagePart, Part, SummaryLine, TextPart
 from memory_engine.core.lazy import lazy_module
-from memory_engine.core.origins import is_spoken
+from memory_engine.core.origins import Speaker, at_least, is_spoken, origin_of
 from memory_engine.core.sections import SECTION_ORDER, SEED_SECTIONS, SHOWN_UNDER
 from memory_engine.core.tokens import TokenCounter
 
@@ -120,12 +121,35 @@ def render_result(chunk: Chunk) -> Iterable[Message]:
 def render_note(chunk: Chunk) -> Iterable[Message]:
     """Return a labelled note, in the user role, for events of neither person nor model.
 
-    All providers accept the user role anywhere.
+    All providers accept the user role anywhere. The later lines of words that no person or agent said are indented.
     """
     label = _LABELS.get(chunk.type, chunk.type.replace("_", " ").capitalize())
     if chunk.label:
-        label = f"{label} ({chunk.label})"
-    return (_labelled_message(label, message_content(chunk.content)),)
+        label = f"{label} ({' '.join(chunk.label.split())})"
+    is_trusted = at_least(origin_of(chunk), Speaker.AGENT) or _is_composed(chunk)
+    return (_labelled_message(label, message_content(chunk.content if is_trusted else indented(chunk.content))),)
+
+
+def _is_composed(chunk: Chunk) -> bool:
+    """Return whether the engine wrote the lines: those of a standing block, or of passages that a context recalled."""
+    return chunk.status == RECALLED and (is_of_context(chunk) or not chunk.id.rpartition(".")[2].isdecimal())
+
+
+def indented(content: Content) -> Content:
+    """Return content with its later lines indented, so that none looks like another message, heading or item."""
+    if isinstance(content, str):
+        return "\n  ".join(content.splitlines())
+    return tuple(
+        replace(one, text="\n  ".join(one.text.splitlines())) if isinstance(one, TextPart) else one for one in content
+    )
+
+
+def _indented_message(content: object) -> object:
+    """Return the content of a message as `indented` does."""
+    if isinstance(content, str):
+        return indented(content)
+    parts = cast("list[dict[str, object]]", content) if isinstance(content, list) else []
+    return [{**one, "text": indented(text)} if isinstance(text := one.get("text"), str) else one for one in parts]
 
 
 def _labelled_message(label: str, content: object) -> Message:
@@ -144,9 +168,14 @@ def render_compacted(chunk: Chunk) -> Iterable[Message]:
     The message has the role `user`, so without the sign the words of a tool would be the user's.
     """
     lines = chunk.lines or (SummaryLine("", chunk.text),)
-    text = render_lines(lines, marked=True) if _has_sections(chunk) else _in_order(lines, marked=True)
     title = f"{SUMMARY_TITLE} {RECORDS}" if any(not is_spoken(line.section) for line in lines) else SUMMARY_TITLE
-    return ({"role": "user", "content": f"{title}\n{text}"},)
+    return ({"role": "user", "content": f"{title}\n{_summary_text(chunk)}"},)
+
+
+def _summary_text(chunk: Chunk) -> str:
+    """Return a summary's lines, with `>` before each that no person or agent said."""
+    lines = chunk.lines or (SummaryLine("", chunk.text),)
+    return render_lines(lines, marked=True) if _has_sections(chunk) else _in_order(lines, marked=True)
 
 
 def _has_sections(chunk: Chunk) -> bool:
@@ -254,7 +283,7 @@ def render_xml(chunks: Iterable[Chunk]) -> str:
             value = getattr(chunk, name)
             if value:
                 attributes += f" {name}={_in_quotes(value)}"
-        body = render_lines(chunk.lines) if _has_sections(chunk) else chunk.text
+        body = _summary_text(chunk) if chunk.type == ChunkType.COMPACTED else chunk.text
         calls = "".join(
             f"<call id={_in_quotes(c.id)} name={_in_quotes(c.name)}>{html.escape(c.arguments, quote=False)}</call>"
             for c in chunk.calls
@@ -360,9 +389,8 @@ def _with_strays(flat: Sequence[tuple[Chunk, Message]], result: list[Message], u
     for chunk, message in flat:
         if message.get("role") == "tool" and id(message) not in used:
             kind = "Result" if chunk.final else "Intermediate result"
-            notes.setdefault(at, []).append(
-                _labelled_message(f"{kind} of call {chunk.call_id}", message.get("content"))
-            )
+            label = f"{kind} of call {' '.join(chunk.call_id.split())}"
+            notes.setdefault(at, []).append(_labelled_message(label, _indented_message(message.get("content"))))
         else:
             at = max(at, place[id(message)])
     for n in sorted(notes, reverse=True):

@@ -95,6 +95,7 @@ class _Choice(msgspec.Struct):
     seq: int = 0
     leaving: tuple[str, ...] = ()
     at_end: bool = False
+    untrusted: int = 0
 
     def answers(self, wanted: Wanted) -> bool:
         """Return whether the choice is still what a context must show: not forgotten, cleared or compacted since."""
@@ -150,7 +151,9 @@ class RequestRecall:
             return None
         state = _state_without(wanted.state, choice.leaving)
         context = await context_with(wanted.thread, state, wanted.recall, wanted.standing, choice.text)
-        return None if context is None else evolve(context, recalled=choice.hits, recall_failure=choice.failure)
+        if context is None:
+            return None
+        return evolve(context, recalled=choice.hits, recall_failure=choice.failure, untrusted=choice.untrusted)
 
     async def _request(self, wanted: Wanted, message: Chunk) -> _Request:
         """Return what is known of a message's request, including what another process or an earlier run recorded."""
@@ -194,6 +197,7 @@ class RequestRecall:
             text=context.recalled_text,
             hits=context.recalled,
             failure=context.recall_failure,
+            untrusted=context.untrusted,
             chosen_with=(recall.max_tokens, recall.policy),
             seq=state.seq,
             leaving=leaving,
@@ -261,6 +265,7 @@ class RequestRecall:
             recalled=choice.hits,
             recalled_text=choice.text,
             recall_failure=choice.failure,
+            untrusted=choice.untrusted,
         )
 
 

@@ -6,6 +6,8 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from attrs import evolve
+
 from memory_engine.context.asked import AskedWindows
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.builder import ContextBuilder
@@ -29,12 +31,12 @@ from memory_engine.store.reader import MomentLike
 if TYPE_CHECKING:
     from memory_engine.context import correction as corrections
     from memory_engine.context import recall as recalling
-    from memory_engine.context import request_recall, unsaid
+    from memory_engine.context import request_recall, trusted, unsaid
     from memory_engine.formats import values
 else:
     values = lazy_module("memory_engine.formats.values")
-    corrections, recalling, request_recall, unsaid = lazy_modules(
-        "memory_engine.context", "correction recall request_recall unsaid"
+    corrections, recalling, request_recall, trusted, unsaid = lazy_modules(
+        "memory_engine.context", "correction recall request_recall trusted unsaid"
     )
 
 SCOPES = frozenset({"user", "tenant", "agent", "industry"})
@@ -101,7 +103,7 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
     tools_tokens = sum(TOOL_FRAME + builder.counter.count(json.dumps(tool)) for tool in _as_json(tools))
     correction = await _correction(thread, runtime, seq)
     room = None if max_tokens is None else correction.counted(max_tokens - reserve) - tools_tokens
-    standing = await standing_blocks(thread, state, policy, query=query, at=seq)
+    standing, untrusted = await _trusted_blocks(thread, state, policy, query, seq)
     loop = runtime if is_loop and not kernel.config.read_only else None
     try:
         covered = await covered_originals(thread, state, room, at=seq)
@@ -130,11 +132,25 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
     except ContextBudgetError as error:
         needed = correction.real(error.needed + tools_tokens) + reserve
         raise ContextBudgetError(thread.id, needed, max_tokens or 0) from None
-    context = unsaid.with_unsaid(context, standing)
+    context = _with_untrusted(unsaid.with_unsaid(context, standing), untrusted)
     if loop is not None and max_tokens is not None:
         tokens = context.tokens + context.thinking_tokens + tools_tokens
         await kernel[AskedWindows].ask(loop, max_tokens, 0 if context.tokens_exact else tokens, context.unsaid)
     return correction.applied(context)
+
+
+async def _trusted_blocks(
+    thread: ThreadHandle, state: State, policy: ContextPolicy, query: str | None, at: int | None
+) -> tuple[list[OfferedBlock], int]:
+    """Return the standing blocks, and how many of their lines the policy's `min_trust` leaves out."""
+    blocks = await standing_blocks(thread, state, policy, query=query, at=at)
+    if policy.min_trust is None:
+        return blocks, 0
+    return await trusted.trusted_blocks(thread.kernel, blocks, policy.min_trust)
+
+
+def _with_untrusted(context: Context, lines: int) -> Context:
+    return evolve(context, untrusted=context.untrusted + lines) if lines else context
 
 
 async def _correction(thread: ThreadHandle, runtime: ThreadRuntime | None, at: int | None) -> "corrections.Correction":

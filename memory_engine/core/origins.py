@@ -7,11 +7,12 @@ origin is inherited and never raised: content made from several chunks has the l
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from itertools import takewhile
 
 from msgspec.structs import replace
 
 from memory_engine.core.chunks import Chunk, ChunkType
-from memory_engine.core.events.base import Event, EventRole, SummaryLine
+from memory_engine.core.events.base import Event, EventRole, SummaryLine, UnknownEvent
 from memory_engine.core.events.messages import UserMessage
 from memory_engine.core.sections import DECIDED
 from memory_engine.core.sections import PEOPLE as PEOPLE_SECTIONS
@@ -29,9 +30,10 @@ RESULTS = frozenset({ChunkType.ACTION_RESULT, ChunkType.ERROR, ChunkType.OBSERVA
 class Speaker(StrEnum):
     """Origins of words, from the highest to the lowest.
 
-    `OPERATOR` is the instructions of whoever runs the agent. `CLIENT`, `SUMMARY` and `IMPORTED` have equal rank:
-    notices of client software, summaries that another tool wrote, and content from other threads. `TOOL` covers
-    results, files, injected notes and sub-agents, and everything unknown.
+    `OPERATOR` is the instructions of whoever runs the agent. `CLIENT`, `SUMMARY`, `IMPORTED` and `PATTERN` have equal
+    rank: notices of client software, summaries that another tool wrote, content from other threads or systems, and
+    patterns of other tenants. So have `TOOL` and `DOCUMENT`, the lowest: a tool's covers results, injected notes and
+    sub-agents, and everything unknown.
     """
 
     OPERATOR = "operator"
@@ -40,9 +42,12 @@ class Speaker(StrEnum):
     CLIENT = "client"
     SUMMARY = "summary"
     IMPORTED = "imported"
+    PATTERN = "pattern"
     TOOL = "tool"
+    DOCUMENT = "document"
 
 
+_SPEAKERS = tuple(one.value for one in Speaker)
 _RANKS: Mapping[Speaker, int] = {
     Speaker.OPERATOR: 4,
     Speaker.PERSON: 3,
@@ -50,7 +55,9 @@ _RANKS: Mapping[Speaker, int] = {
     Speaker.CLIENT: 1,
     Speaker.SUMMARY: 1,
     Speaker.IMPORTED: 1,
+    Speaker.PATTERN: 1,
     Speaker.TOOL: 0,
+    Speaker.DOCUMENT: 0,
 }
 _OF_TYPES: Mapping[str, Speaker] = {
     ChunkType.SYSTEM: Speaker.OPERATOR,
@@ -70,6 +77,32 @@ _OF_TYPES: Mapping[str, Speaker] = {
     ChunkType.FOREIGN_SUMMARY: Speaker.SUMMARY,
     ChunkType.RECALLED: Speaker.IMPORTED,
 }
+_OF_EVENTS: Mapping[str, Speaker] = {
+    "parent_agent_message": Speaker.AGENT,
+    "llm_subagent_message": Speaker.TOOL,
+    "session_started": Speaker.OPERATOR,
+    "agent_md_uploaded": Speaker.OPERATOR,
+    "preference_updated": Speaker.PERSON,
+    "brief_pinned": Speaker.PERSON,
+    "document_added": Speaker.DOCUMENT,
+    "pattern_published": Speaker.PATTERN,
+    **dict.fromkeys(
+        (
+            "task_started", "task_completed", "task_abandoned", "task_terminated", "todo_set", "todo_expanded",
+            "scratchpad_written", "report_saved", "finding_noted", "agent_md_promoted", "memory_appended",
+            "memory_file_written", "playbook_saved", "item_put",
+        ),
+        Speaker.AGENT,
+    ),
+}  # fmt: skip
+_OF_ROLES: Mapping[str, Speaker] = {"user": Speaker.PERSON, "assistant": Speaker.AGENT}
+_NAMED: Mapping[str, Speaker] = {
+    "explicit": Speaker.PERSON,
+    "onboarding": Speaker.PERSON,
+    "promotion": Speaker.AGENT,
+    **{one.value: one for one in Speaker},
+}
+"""Origins that events name in a field of theirs."""
 UNATTRIBUTED = "key_information"
 """Section of a line that claims to be a person's words, but was drawn from a tool's output."""
 SPOKEN_SECTIONS = frozenset({*PEOPLE_SECTIONS, DECIDED})
@@ -81,6 +114,34 @@ def origin_of(chunk: Chunk) -> Speaker:
     if chunk.type == ChunkType.COMPACTED:
         return lowest(origin_of_section(line.section) for line in chunk.lines)
     return _OF_TYPES.get(chunk.type, Speaker.TOOL)
+
+
+def origin_of_event(event: Event | UnknownEvent) -> Speaker:
+    """Return the origin of an event's own words, without that of its sources. Unknown types count as `TOOL`."""
+    if isinstance(event, UnknownEvent):
+        return Speaker.TOOL
+    known = _OF_EVENTS.get(event.event_type) or _OF_ROLES.get(event.event_role, Speaker.TOOL)
+    metadata = getattr(event, "metadata", None)
+    given = getattr(event, "origin", "") or (metadata.get("origin") if isinstance(metadata, Mapping) else "")
+    return lowest((known, _NAMED.get(given, known) if isinstance(given, str) else known))
+
+
+def origin_since_spoken(newest: Iterable[Chunk]) -> Speaker:
+    """Return the lowest origin among the chunks since a person last spoke, at most the agent's.
+
+    What an agent writes now may repeat any of them. The chunks are given newest first.
+    """
+    read = takewhile(lambda chunk: chunk.type not in SPOKEN, newest)
+    return lowest([Speaker.AGENT, *map(origin_of, read)])
+
+
+def checked_trust(origin: object) -> Speaker | None:
+    """Return the origin of a name; `None` for none. Raises `ValueError`."""
+    if origin is None:
+        return None
+    if isinstance(origin, str) and origin in _SPEAKERS:
+        return Speaker(origin)
+    raise ValueError(f"it is an origin, or None for any: {', '.join(_SPEAKERS)}")
 
 
 def role_of(event: Event) -> EventRole:
@@ -98,6 +159,11 @@ def origin_of_section(section: str) -> Speaker:
 def is_spoken(section: str) -> bool:
     """Return whether a section holds words of people, or of the agent itself, and of no one else."""
     return section in SPOKEN_SECTIONS
+
+
+def at_least(origin: Speaker, least: Speaker) -> bool:
+    """Return whether an origin ranks as high as another, or higher."""
+    return _RANKS[origin] >= _RANKS[least]
 
 
 def lowest(origins: Iterable[Speaker]) -> Speaker:

@@ -99,8 +99,14 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
         return day_of(self.at)
 
     def _said(self) -> str:
-        named = (name for name in (self.speaker or self.role, self.about) if name)
+        named = (name for name in (self._attributed(), self.about) if name)
         return ": ".join((*named, self.text)) + SUPERSEDED * bool(self.superseded_by)
+
+    def _attributed(self) -> str:
+        """Who says it, or the kind of what nobody says. A tool may be named "user", so that it is one is said too."""
+        if self.role and self.role != "tool":
+            return self.speaker or self.role
+        return f"{self.role or self.kind.replace('_', ' ')} {self.speaker}".rstrip()
 
 
 Missing = Literal["embedder", "re-ranker"]
@@ -114,7 +120,8 @@ class Found(Sequence[Hit]):
     `how` is "hybrid" if a model's vectors took part, else "lexical". `failure` says why they did not although there is
     an embedder (or why a re-ranker's scores are missing); `missing` names the models that did not answer. `waiting`
     passages had no vector yet. `unindexed` events of a long log, or passages of long events, were not searched: they
-    are being indexed for later searches. `unread` are the ids of damaged threads, which were left out.
+    are being indexed for later searches. `unread` are the ids of damaged threads, which were left out. `untrusted`
+    counts the passages that were left out because their origin is lower than `min_trust`.
     """
 
     query: str
@@ -125,6 +132,7 @@ class Found(Sequence[Hit]):
     unindexed: int = 0
     missing: tuple[Missing, ...] = ()
     unread: tuple[str, ...] = ()
+    untrusted: int = 0
 
     @overload
     def __getitem__(self, at: int) -> Hit: ...
@@ -152,6 +160,8 @@ class Found(Sequence[Hit]):
             yield line(f"found by words alone: {self.failure}")
         if self.unindexed:
             yield line(f"{number(self.unindexed)} are not indexed yet and were not searched")
+        if self.untrusted:
+            yield line(f"{number(self.untrusted)} of a lower origin were left out")
         if self.unread:
             yield line(one_line(f"damaged, and not searched: {' '.join(self.unread)}", WIDTH))
 

@@ -25,6 +25,7 @@ from memory_engine.core.cancellation import finished
 from memory_engine.core.clock import zone_of
 from memory_engine.core.lazy import lazy_modules
 from memory_engine.core.loops import OfLoop
+from memory_engine.core.origins import Speaker
 from memory_engine.errors import (
     EventDecodeError,
     IntegrityError,
@@ -98,7 +99,7 @@ class Asked:
     """A checked request. `upto` is the seq to search as of (0: now); times are microseconds, ends included.
 
     `now_us` is the moment at which the question is asked, if not now; its days are those of `zone` (`None`: of the
-    thread's or engine's zone).
+    thread's or engine's zone). `min_trust` is the lowest origin of what is found.
 
     `parts` names, by thread, the parts to search; threads that it does not name are searched whole.
     """
@@ -113,6 +114,7 @@ class Asked:
     now_us: int | None = None
     zone: tzinfo | None = None
     explain: bool = False
+    min_trust: Speaker | None = None
 
 
 def _parse_question(text: str, now_us: int, zone: tzinfo) -> "tuple[Question, superseding.Current]":

@@ -31,9 +31,10 @@ from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.snapshots import forgotten_at, rewound_at
 
 if TYPE_CHECKING:
+    from memory_engine.core import origins
     from memory_engine.llm import base, vectors
     from memory_engine.llm.vectors import Embedder
-    from memory_engine.recall import hits, likeness, search
+    from memory_engine.recall import hits, likeness, search, trust
     from memory_engine.recall.candidates import Choice
     from memory_engine.recall.hits import Found, Hit
     from memory_engine.recall.likeness import TextIndex
@@ -41,8 +42,9 @@ if TYPE_CHECKING:
     from memory_engine.recall.search import Asked
     from memory_engine.store import rewinds
 else:
+    origins = lazy_module("memory_engine.core.origins")
     base, vectors = lazy_modules("memory_engine.llm", "base vectors")
-    hits, likeness, search = lazy_modules("memory_engine.recall", "hits likeness search")
+    hits, likeness, search, trust = lazy_modules("memory_engine.recall", "hits likeness search trust")
     rewinds = lazy_module("memory_engine.store.rewinds")
 
 _log = logging.getLogger("memory_engine.recall")
@@ -95,7 +97,23 @@ class Recall:
         return await self._in_parts(Threads(thread_ids=tuple(dict.fromkeys(thread_ids))), asked, count)
 
     async def _search(self, threads: Threads, asked: "Asked") -> "Found":
-        return (await self._in_parts(threads, asked, search.LIMIT_MAX))[0]
+        if asked.min_trust is None:
+            return (await self._in_parts(threads, asked, search.LIMIT_MAX))[0]
+        found = await self._trusted(threads, evolve(asked, limit=search.LIMIT_MAX), asked.limit)
+        if len(found) < asked.limit and found.untrusted and not asked.kinds:  # many of a low origin hide no other
+            kinds = trust.TRUSTED_KINDS
+            others = await self._trusted(threads, evolve(asked, limit=search.LIMIT_MAX, kinds=kinds), asked.limit)
+            found = evolve(others, untrusted=found.untrusted) if len(others) > len(found) else found
+        return found
+
+    async def _trusted(self, threads: Threads, asked: "Asked", limit: int) -> "Found":
+        found, behind, _ = await self._in_parts(threads, asked, search.LIMIT_MAX)
+        await behind.aclose()
+        assert asked.min_trust is not None
+        hits = await trust.trusted_hits(self._kernel, found.hits, asked.min_trust)
+        shown = hits[:limit]
+        before = found.hits.index(shown[-1]) + 1 if len(hits) >= limit else len(found.hits)
+        return evolve(found, hits=tuple(shown), untrusted=before - len(shown))
 
     async def _in_parts(
         self, threads: Threads, asked: "Asked", count: int
@@ -243,6 +261,7 @@ async def search_thread(  # noqa: PLR0913 - what narrows a search, by keyword
     since: datetime | None = None,
     until: datetime | None = None,
     explain: bool = False,
+    min_trust: str | None = None,
 ) -> "Found":
     """See `Thread.search`."""
     await imported(search)
@@ -250,7 +269,17 @@ async def search_thread(  # noqa: PLR0913 - what narrows a search, by keyword
         raise InvalidSearch("as_of", as_of, "`at` says it already: give one of them")
     if isinstance(as_of, int):
         at, as_of = as_of, None
-    wanted = asked(query, limit=limit, kinds=kinds, at=None, as_of=as_of, since=since, until=until, explain=explain)
+    wanted = asked(
+        query,
+        limit=limit,
+        kinds=kinds,
+        at=None,
+        as_of=as_of,
+        since=since,
+        until=until,
+        explain=explain,
+        min_trust=min_trust,
+    )
     is_there = await thread.exists()
     if at is not None and (is_there or type(at) is not int):
         at = checked_seq(at, thread.id, (await thread.kernel.store.head(thread.id)).seq if is_there else 0)
@@ -275,6 +304,7 @@ def asked(  # noqa: PLR0913 - what narrows a search, by keyword
     since: datetime | None,
     until: datetime | None,
     explain: bool,
+    min_trust: str | None = None,
 ) -> "Asked":
     """The checked request. Raises `InvalidSearch`."""
     if not isinstance(limit, int):
@@ -295,7 +325,17 @@ def asked(  # noqa: PLR0913 - what narrows a search, by keyword
         until_us=until_us,
         now_us=as_of_us,
         explain=explain,
+        min_trust=_trust(min_trust),
     )
+
+
+def _trust(origin: object) -> "origins.Speaker | None":
+    if origin is None:
+        return None
+    try:
+        return origins.checked_trust(origin)
+    except ValueError as error:
+        raise InvalidSearch("min_trust", origin, str(error)) from None
 
 
 def checked_query(query: str) -> str:

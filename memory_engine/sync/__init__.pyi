@@ -196,6 +196,7 @@ class Engine:
         since: datetime | None = None,
         until: datetime | None = None,
         explain: bool = False,
+        min_trust: str | None = None,
     ) -> Found:
         """The best passages across several threads: the given ones, or all that match every given value exactly."""
     def settle(self) -> None:
@@ -383,6 +384,7 @@ class Thread:
         since: datetime | None = None,
         until: datetime | None = None,
         explain: bool = False,
+        min_trust: str | None = None,
     ) -> Found:
         """The passages of this thread most relevant to a question, best first, including compacted ones."""
     def state(self, *, at: MomentLike | None = None) -> State:
@@ -822,8 +824,8 @@ class Promotion:
     """Promotes snippets of one conversation. `route` chooses where to."""
     def accept(self, proposal_id: str, *, key: str = "", by: str = "") -> Verdict:
         """Make a proposal (by its `event_id`) the user's preference, under `key` or one made from the text."""
-    def evaluate(self, *, trigger: str = "") -> PromotionReport:
-        """Judge every snippet. `trigger` names what asks for it, such as the id of an event."""
+    def evaluate(self, *, trigger: str = "", min_trust: str | None = None) -> PromotionReport:
+        """Judge every snippet. `trigger` names what asks for it, such as the id of an event; `min_trust` is as above."""
     def proposals(self, *, at: int | None = None) -> tuple[Verdict, ...]:
         """Return the proposals without an answer, oldest first."""
     def propose(self, seq: int | None = None, text: str = "") -> tuple[Verdict, ...]:
@@ -832,7 +834,9 @@ class Promotion:
         """Turn a proposal down. Raises `EventNotFound` for one that does not wait."""
     def report_saved(self, title: str, content: Content = "", *, flow: str = "", event_id: str = "") -> PromotionReport:
         """Record that a report was saved, and judge every snippet."""
-    def request(self, *snippet_ids: str, target: PromotionTarget | None = None, key: str = "") -> PromotionReport:
+    def request(
+        self, *snippet_ids: str, target: PromotionTarget | None = None, key: str = "", min_trust: str | None = None
+    ) -> PromotionReport:
         """Promote snippets on request: by id, or `"all"`. Recalled and promoted ones stay."""
     def verdicts(self, *, at: int | None = None) -> tuple[Verdict, ...]:
         """Return every verdict, oldest first."""

@@ -76,6 +76,17 @@ async def _is_shown(situation: Situation) -> bool:
     return any(True for _ in situation.state.marked(Mark.EPHEMERAL))
 
 
+_PREFERENCES = _lazy_projection(
+    "preferences.fold:PREFERENCES", "preferences", "preference_updated preference_removed memory_forget"
+)
+
+
+async def _has_imported(situation: Situation) -> bool:
+    user = await situation.user()
+    rows = (await user.rows(_PREFERENCES)).items() if user is not None else ()
+    return any(getattr(row, "origin", "") == "imported" for _, row in rows)
+
+
 async def _standing(thread: ThreadHandle, seq: int) -> Sequence[str]:
     return cast("Sequence[str]", await _awaited(_lazy_object("brief.plugin:standing"), thread, seq))
 
@@ -129,11 +140,7 @@ VIEWS: tuple[DeferredPlugin, ...] = (
     DeferredPlugin(
         Plugin(
             "preferences",
-            projections=[
-                _lazy_projection(
-                    "preferences.fold:PREFERENCES", "preferences", "preference_updated preference_removed memory_forget"
-                )
-            ],
+            projections=[_PREFERENCES],
             renderers=[("preferences", _renderer("context.rendering:render_system"))],
             blocks=[_lazy_block("preferences", "preferences.plugin:preferences_block", Situation.user)],
         ),
@@ -152,7 +159,10 @@ VIEWS: tuple[DeferredPlugin, ...] = (
                 ),
             ],
             renderers=[("agent_md", _renderer("context.rendering:render_system"))],
-            blocks=[_lazy_block("agent_md", "promotion.plugin:agent_md_block", Situation.tenant, share=0.15)],
+            blocks=[
+                _lazy_block("agent_md", "promotion.plugin:agent_md_block", Situation.tenant, share=0.15),
+                _lazy_block("imported_preferences", "promotion.plugin:imported_preferences_block", _has_imported),
+            ],
         ),
         event_types=(
             "report_saved",

@@ -10,7 +10,7 @@ import pytest
 
 import memory_engine
 from memory_engine.cli import main
-from memory_engine.events import UserMessage
+from memory_engine.events import ToolResult, UserMessage
 from tests.recall_samples import TALK
 
 Run = Callable[..., tuple[int, str, str]]
@@ -136,3 +136,26 @@ def test_no_database_is_made_by_a_search(capsys: pytest.CaptureFixture[str], tmp
     assert 2 == main(["search", "--db", str(tmp_path / "none.db"), "x", "--thread", "t"])
     assert not (tmp_path / "none.db").exists()
     assert "none.db" in capsys.readouterr().err
+
+
+def test_it_leaves_out_a_lower_origin_and_says_how_much(run: Run, tmp_path: Path) -> None:
+    """In the output and as JSON; a wrong name is refused with those there are."""
+    path = str(tmp_path / "mail.db")
+
+    async def fill() -> None:
+        async with memory_engine.open(path) as engine:
+            thread = await engine.create_thread("mail")
+            await thread.dispatch(UserMessage(content="The shed key is under the pot"))
+            await thread.dispatch(ToolResult(call_id="c", content="The shed key is at the gate"))
+
+    anyio.run(fill)
+    code, out, _ = run("shed key", "--db", path, "--min-trust", "person")
+    assert 0 == code
+    assert "under the pot" in out
+    assert "at the gate" not in out
+    assert "1 of a lower origin were left out" in out
+    _, out, _ = run("shed key", "--db", path, "--min-trust", "person", "--json")
+    assert 1 == json.loads(out)["untrusted"]
+    code, _, err = run("shed key", "--db", path, "--min-trust", "friend")
+    assert 0 != code
+    assert "operator, person" in err

@@ -57,7 +57,7 @@ async def test_an_entry_says_where_it_comes_from_and_when_it_was_learned(engine:
     event = await anext(ines.events())
     assert event.occurred_at == entry.timestamp
     (hit, *_) = await engine.search("dahlias", user_id="ines")
-    assert "[2 April 2025] imported from mem0: Grows dahlias on the balcony" == hit.rendered()
+    assert "[2 April 2025] memory: imported from mem0: Grows dahlias on the balcony" == hit.rendered()
     talk = await engine.create_thread(user_id="ines")
     await talk.dispatch(UserMessage(content="Good morning"))
     (block,) = (await talk.context()).standing

@@ -88,7 +88,16 @@ async def test_W10_the_user_is_known_in_the_next_conversation(engine: Engine, sa
 async def test_W10_every_block_is_looked_at(engine: Engine) -> None:
     """A block that a later view adds must be thought of here, too."""
     names = {source.name for source in kernel_of(engine)[BlockSources].sources}
-    assert {"preferences", "agent_md", "user_memory", "agent_memory", "screen", "playbook", "brief"} == names
+    assert {
+        "preferences",
+        "imported_preferences",
+        "agent_md",
+        "user_memory",
+        "agent_memory",
+        "screen",
+        "playbook",
+        "brief",
+    } == names
 
 
 async def test_W10_facts_filed_by_earlier_versions_are_shown_by_their_provenance(engine: Engine) -> None:

@@ -11,8 +11,7 @@ from memory_engine.context.brief_block import Weighed
 from memory_engine.core.arguments import checked_count, checked_flag, checked_text
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.excerpts import WIDTH, Line, line, one_line, plain
-from memory_engine.core.origins import SPOKEN, Speaker
-from memory_engine.core.origins import origin_of as speaker_of
+from memory_engine.core.origins import Speaker, at_least, origin_since_spoken
 from memory_engine.core.records import Receipt
 from memory_engine.core.state import State
 from memory_engine.core.tokens import recorded_tokens
@@ -38,8 +37,6 @@ Kind = Literal["forbids", "binds", "prefers", "corrects", "asks", "says", "mater
 """Form of a statement; or its source: pasted `material`, a `pin`, or the agent's `report`."""
 Origin = Literal["person", "parent", "agent", "tool"]
 """Origin: a person in this thread, the thread that started it, the agent, or the agent after it read from a tool."""
-_TRUSTED = frozenset({Speaker.OPERATOR, Speaker.PERSON, Speaker.AGENT})
-"""Speakers that do not lower the origin of an agent's pin to "tool"."""
 
 
 class BriefStatement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
@@ -208,12 +205,7 @@ def _check_room(thread_id: str, pinned: Sequence[str], text: str) -> None:
 
 def origin_of(state: State) -> PinOrigin:
     """Return the least trusted origin among the chunks since a person last spoke: a pin may repeat any of them."""
-    for chunk in state.newest():
-        if chunk.type in SPOKEN:
-            break
-        if speaker_of(chunk) not in _TRUSTED:
-            return "tool"
-    return "agent"
+    return "agent" if at_least(origin_since_spoken(state.newest()), Speaker.AGENT) else "tool"
 
 
 async def _inherited(parent: PastHandle) -> list[BriefStatement]:

@@ -9,12 +9,16 @@ from memory_engine.core.moments import moment
 
 IMPORTED: Final[Literal["imported"]] = "imported"
 """The value of `origin` in the metadata of an entry that came from another system."""
+FROM_TOOLS: Final[Literal["tool"]] = "tool"
+"""The value of `origin` in the metadata of an entry that an agent kept after it had read a tool's output."""
 NATIVE = "memory-engine"
 """The system of memories that come from another store of this library."""
 
 
 def origin_note(metadata: Mapping[str, object]) -> str:
-    """`imported from mem0, true until 2024-05-01`; empty for an entry that was not imported."""
+    """`imported from mem0, true until 2024-05-01`, or that a tool may have said it; empty for any other entry."""
+    if metadata.get("origin") == FROM_TOOLS:
+        return "after reading a tool's output"
     system = metadata.get("system")
     if metadata.get("origin") != IMPORTED or not isinstance(system, str):
         return ""

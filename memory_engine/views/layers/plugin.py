@@ -64,9 +64,7 @@ async def user_block(situation: Situation) -> StandingBlock | None:
         return None
     known = await _known(user)
     heard = [row for row in known if row.source_thread not in ("", situation.thread.id)]
-    imported = list(
-        islice((row for row in reversed(known) if not row.source_thread and _imported_note(row)), LOOKED_AT_MAX)
-    )
+    imported = list(islice((row for row in reversed(known) if _is_imported(row)), LOOKED_AT_MAX))
     lines = _new_lines(situation, user, sorted([*imported, *heard], key=lambda row: row.seq))
     return StandingBlock(name="user_memory", heading=_WITH_IMPORTED if imported else _HEARD, lines=lines)
 
@@ -103,14 +101,19 @@ def _new_lines(situation: Situation, memory: ScopeHandle, rows: Iterable[EntryRo
     return tuple(StandingLine(f"- {_layer_line(row)}", memory.id, row.seq) for row in new)
 
 
-def _imported_note(row: EntryRow) -> str:
-    """Where an imported entry comes from. Metadata is decoded only where it may say so: a context reads every fact."""
-    return origin.origin_note(origin.metadata_in(row.metadata)) if '"imported"' in row.metadata else ""
+def _is_imported(row: EntryRow) -> bool:
+    return not row.source_thread and '"imported"' in row.metadata and bool(_origin_note(row))
+
+
+def _origin_note(row: EntryRow) -> str:
+    """Where an entry comes from. Metadata is decoded only where it may say so: a context reads every fact."""
+    return origin.origin_note(origin.metadata_in(row.metadata)) if '"origin"' in row.metadata else ""
 
 
 def _layer_line(row: EntryRow) -> str:
-    if note := _imported_note(row):
-        name = row.condition or origin.imported_name(origin.metadata_in(row.metadata))
+    if note := _origin_note(row):
+        named = row.key if row.key != row.event_id and '"imported"' not in row.metadata else ""
+        name = row.condition or origin.imported_name(origin.metadata_in(row.metadata)) or named
         return " ".join(f"{name}: {row.content} ({note})".split() if name else f"{row.content} ({note})".split())
     name = row.condition if row.layer == "procedural" else row.key if row.key != row.event_id else ""
     return " ".join(f"{name}: {row.content}".split() if name else row.content.split())
@@ -138,8 +141,9 @@ def _entries_summarized(event: MemoryCompacted, _seq: int) -> Extracted:
 
 def _about(own: str, metadata: Mapping[str, object]) -> str:
     """The words above a passage; for an imported entry, its name and where it comes from."""
-    if metadata.get("origin") == "imported" and (note := origin.origin_note(metadata)):
-        return ", ".join(filter(None, (origin.imported_name(metadata), note)))
+    if note := origin.origin_note(metadata):
+        name = origin.imported_name(metadata) if metadata.get("origin") == origin.IMPORTED else own.replace("_", " ")
+        return ", ".join(filter(None, (name, note)))
     return " ".join(filter(None, (own.replace("_", " "), *_metadata_texts(metadata))))
 
 

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from memory_engine.context.rendering import render_system
 from memory_engine.context.standing import Situation, StandingBlock, StandingLine
-from memory_engine.core.codec import encode_json
 from memory_engine.core.lazy import lazy_module, regex
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import pieces
@@ -13,8 +12,9 @@ from memory_engine.views.preferences.events import PreferenceRemoved, Preference
 from memory_engine.views.preferences.fold import PREFERENCES
 
 if TYPE_CHECKING:
-    from memory_engine.views.preferences import view
+    from memory_engine.views.preferences import preference, view
 else:
+    preference = lazy_module("memory_engine.views.preferences.preference")
     view = lazy_module("memory_engine.views.preferences.view")
 
 PLUGIN = Plugin("preferences", events=[PreferenceUpdated, PreferenceRemoved])
@@ -24,23 +24,22 @@ PLUGIN.renderer("preferences")(render_system)
 
 @PLUGIN.context_block("preferences")
 async def preferences_block(situation: Situation) -> StandingBlock | None:
-    """The preferences of a conversation's user, the latest change last."""
+    """The preferences of a conversation's user, the latest change last.
+
+    The block is an instruction. What another system's file says is none (see `imported_preferences`).
+    """
     user = await situation.user()
     if user is None:
         return None
-    found = sorted((await view.Preferences(user).all()).values(), key=lambda one: (one.seq, one.key))
-    lines = (
-        StandingLine(
-            f"- {one.key}: {_value_as_text(one.value)}{f' ({one.reason})' if one.reason else ''}", user.id, one.seq
-        )
-        for one in found
-    )
+    every = (await view.Preferences(user).all()).values()
+    found = sorted((one for one in every if one.origin != "imported"), key=lambda one: (one.seq, one.key))
+    lines = (StandingLine(preference.line_of(one.key, one.value, one.reason), user.id, one.seq) for one in found)
     return StandingBlock(name="preferences", heading="Preferences of the user, to be followed:", lines=tuple(lines))
 
 
 @PLUGIN.passages(PreferenceUpdated)
 def _preference(event: PreferenceUpdated, _seq: int) -> Extracted:
-    value = _value_as_text(event.value)
+    value = preference.value_text(event.value)
     rule = f" {event.rule.name}" if event.rule is not None else ""
     said = f"{_spaced_key(event.key)}: {value}{rule}"
     key = f"preference:{event.key}"
@@ -51,10 +50,6 @@ def _preference(event: PreferenceUpdated, _seq: int) -> Extracted:
 @PLUGIN.passages(PreferenceRemoved)
 def _preference_removed(event: PreferenceRemoved, _seq: int) -> Extracted:
     return Extracted(keys=(f"preference:{event.key}",))
-
-
-def _value_as_text(value: object) -> str:
-    return value if isinstance(value, str) else encode_json(value).decode()
 
 
 _WITHIN_WORDS = regex(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -92,6 +92,17 @@ def of_row(row: PreferenceRow, kind: Kind | None) -> Preference:
     )
 
 
+def line_of(key: str, value: object, reason: str) -> str:
+    """A preference as an item of a block. Its later lines are indented, so that none looks like another item."""
+    told = f"{value_text(value)} ({reason})" if reason else value_text(value)
+    return "\n  ".join(f"- {key}: {told}".splitlines())
+
+
+def value_text(value: object) -> str:
+    """A preference's value as text: JSON, unless it is a text."""
+    return value if isinstance(value, str) else encode_json(value).decode()
+
+
 def _of_domain(key: str, value: object, origin: Literal["persona", "default"], kind: Kind | None) -> Preference:
     rule, name = (kind.rule, kind.key) if kind is not None else (None, "")
     return Preference(key=key, value=value, rule=rule, kind=name, origin=origin)

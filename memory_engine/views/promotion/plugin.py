@@ -9,6 +9,8 @@ from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import PIECE_MAX, pieces
 from memory_engine.store.passages import NOTHING, Extracted, Text
 from memory_engine.store.protocol import ThreadFilter
+from memory_engine.views.preferences import preference
+from memory_engine.views.preferences.fold import PREFERENCES
 from memory_engine.views.promotion.agent_md import AGENT_MD, AgentMd, PromotedLine, safe_line
 from memory_engine.views.promotion.events import (
     AgentMdPromoted,
@@ -51,6 +53,23 @@ async def agent_md_block(situation: Situation) -> StandingBlock | None:
     shown = (line for line in promoted if line.id not in others)
     lines += [StandingLine(f"- {safe_line(line.text)}", tenant.id, line.id) for line in shown]
     return StandingBlock(name="agent_md", heading="From agent.md:", lines=tuple(lines))
+
+
+@PLUGIN.context_block("imported_preferences")
+async def imported_preferences_block(situation: Situation) -> StandingBlock | None:
+    """The preferences that another system's file names, with that system.
+
+    They are a note behind all instructions, which they are not: nobody chose them here.
+    """
+    user = await situation.user()
+    rows = (await user.rows(PREFERENCES)).items() if user is not None else ()
+    chosen = sorted((row for _, row in rows if row.origin == "imported"), key=lambda row: row.seq)
+    if user is None or not chosen:
+        return None
+    lines = (StandingLine(preference.line_of(row.key, row.value, row.reason), user.id, row.seq) for row in chosen)
+    return StandingBlock(
+        name="imported_preferences", heading="What other systems say that the user prefers:", lines=tuple(lines)
+    )
 
 
 async def _lines_of_others(situation: Situation, lines: Sequence[PromotedLine]) -> frozenset[int]:

@@ -10,10 +10,12 @@ from memory_engine.core.events.base import Content
 from memory_engine.core.events.delivery import Destination
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.ids import check_identifier
+from memory_engine.core.origins import Speaker, at_least, checked_trust
 from memory_engine.core.records import NewEvent, Receipt
-from memory_engine.errors import IdempotencyConflict, UnknownChunk
+from memory_engine.errors import IdempotencyConflict, InvalidArgument, UnknownChunk
 from memory_engine.language.secrets import mask_secrets
 from memory_engine.projections.outbox import derived_id
+from memory_engine.recall.trust import origins_of
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.eras import era_of
 from memory_engine.runtime.handle import ThreadHandle
@@ -36,6 +38,7 @@ ATTEMPTS = 4
 KEPT_CHARS_MAX = 1_000
 """Maximum number of characters kept of a snippet that is not promoted; the log already holds the whole text."""
 GONE = "it went while it was judged"
+UNTRUSTED = "its origin is lower than asked for"
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -65,6 +68,7 @@ class _Judging(msgspec.Struct, frozen=True, kw_only=True):
     name: tuple[str, ...]
     requested: tuple[str, ...] | None = None
     placement: Placement | None = None
+    min_trust: Speaker | None = None
 
     def event_id(self, snippet: Snippet) -> str:
         return derived_id("promotion", *self.name, snippet.id)
@@ -91,8 +95,16 @@ class Promotion:
         receipt = await self._thread.dispatch(ReportSaved(title=title, content=content, flow=flow), event_id=event_id)
         return await self.evaluate(trigger=receipt.event_id)
 
-    async def request(self, *snippet_ids: str, target: PromotionTarget | None = None, key: str = "") -> PromotionReport:
+    async def request(
+        self,
+        *snippet_ids: str,
+        target: PromotionTarget | None = None,
+        key: str = "",
+        min_trust: str | None = None,
+    ) -> PromotionReport:
         """Promote snippets on request: by id, or `"all"`. Recalled and promoted ones stay.
+
+        `min_trust` skips those of a lower origin: with "agent", what was written after reading a tool's output.
 
         `target` overrides the route, `key` names the preference. Raises `UnknownChunk` for an id that the scratchpad
         does not hold, before anything is written.
@@ -108,18 +120,20 @@ class Promotion:
         placement = Placement(target, key, "as was asked") if target is not None else None
         name = ("request", target or "", key)
         return await self._evaluate_retrying(
-            _Judging(trigger="request", name=name, requested=wanted, placement=placement)
+            _Judging(trigger="request", name=name, requested=wanted, placement=placement, min_trust=_trust(min_trust))
         )
 
-    async def evaluate(self, *, trigger: str = "") -> PromotionReport:
-        """Judge every snippet. `trigger` names what asks for it, such as the id of an event.
+    async def evaluate(self, *, trigger: str = "", min_trust: str | None = None) -> PromotionReport:
+        """Judge every snippet. `trigger` names what asks for it, such as the id of an event; `min_trust` is as above.
 
         Snippets already judged under this trigger are not judged again. Without one, everything is judged again. Raises
         `InvalidIdentifier` for a trigger that cannot be an id, and a scorer's errors; then nothing is recorded.
         """
         checked_text("trigger", trigger)
         trigger = check_identifier("trigger", trigger or self._thread.kernel.new_id())
-        return await self._evaluate_retrying(_Judging(trigger=trigger, name=("trigger", trigger)))
+        return await self._evaluate_retrying(
+            _Judging(trigger=trigger, name=("trigger", trigger), min_trust=_trust(min_trust))
+        )
 
     async def propose(self, seq: int | None = None, text: str = "") -> tuple[Verdict, ...]:
         """Propose what the user wants from now on ("always answer in French") as their preference.
@@ -161,9 +175,10 @@ class Promotion:
     async def _evaluate(self, asked: _Judging) -> PromotionReport:
         seen_at = (await self._thread.state()).seq
         snippets = [snippet for snippet in await Scratchpad(self._thread).read() if asked.concerns(snippet)]
+        snippets, untrusted = await self._trusted(snippets, asked.min_trust)
         recorded = await self._recorded(asked, snippets)
         judgements = await self._judge(asked, [snippet for snippet in snippets if snippet.id not in recorded])
-        skipped = [Skipped(j.snippet.id, j.skipped) for j in judgements if j.skipped]
+        skipped = [*untrusted, *(Skipped(j.snippet.id, j.skipped) for j in judgements if j.skipped)]
         # judging may have taken a model's time: snippets that went meanwhile are not promoted
         live = {snippet.id for snippet in await Scratchpad(self._thread).read()}
         skipped += [Skipped(j.snippet.id, GONE) for j in judgements if not j.skipped and j.snippet.id not in live]
@@ -174,6 +189,16 @@ class Promotion:
         wanted = {*recorded.values(), *(receipt.event_id for receipt in receipts)}
         verdicts = tuple(verdict for verdict in await self.verdicts() if verdict.event_id in wanted)
         return PromotionReport(trigger=asked.trigger, verdicts=verdicts, skipped=tuple(skipped))
+
+    async def _trusted(
+        self, snippets: list[Snippet], least: Speaker | None
+    ) -> tuple[list[Snippet], tuple[Skipped, ...]]:
+        if least is None:
+            return snippets, ()
+        found = await origins_of(self._thread.kernel, self._thread.id, [snippet.seq for snippet in snippets])
+        low = {one.id for one in snippets if not at_least(found.get(one.seq, Speaker.TOOL), least)}
+        trusted = [one for one in snippets if one.id not in low]
+        return trusted, tuple(Skipped(one.id, UNTRUSTED) for one in snippets if one.id in low)
 
     async def _recorded(self, asked: _Judging, snippets: Sequence[Snippet]) -> dict[str, str]:
         """Return the snippets that have a verdict of this trigger, mapped to the id of its event."""
@@ -286,6 +311,13 @@ class Promotion:
         if forgotten:
             await forget(self._thread, event_ids=list(forgotten.values()), reason="its snippet was forgotten")
         return [Skipped(snippet.id, GONE) for snippet in forgotten]
+
+
+def _trust(origin: str | None) -> Speaker | None:
+    try:
+        return checked_trust(origin)
+    except ValueError as error:
+        raise InvalidArgument("min_trust", origin, str(error)) from None
 
 
 def _is_noted(judgement: Judgement, owner: Owner) -> bool:
