@@ -79,7 +79,7 @@ def _failed(terminal: Terminal, kind: str, message: str) -> int:
     if terminal.as_json:
         terminal.json({"error": {"type": kind, "message": message}})
     else:
-        terminal.warn(f"memory-engine: error: {' '.join(message.split())}")
+        terminal.error(f"{' '.join(message.split())}")
     return FAILED
 
 

@@ -272,7 +272,7 @@ def _put_report(report: IngestReport, db: str, seconds: float, terminal: Termina
     if terminal.as_json:
         return
     for error in report.errors[:ERRORS_SHOWN_MAX]:
-        terminal.warn(f"memory-engine: error: {error}")
+        terminal.error(f"{error}")
     if report.invalid > ERRORS_SHOWN_MAX:
         terminal.warn(f"… and {number(report.invalid - ERRORS_SHOWN_MAX)} more; --json lists them")
 

@@ -12,7 +12,8 @@ WIDTH_MAX = 100
 
 
 def _declare_thread_search(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("query", metavar="QUERY", help="a question, or words")
+    parser.add_argument("within", metavar="THREAD", nargs="?", help="search this thread (default: as --thread)")
+    parser.add_argument("query", metavar="QUERY", help="a question, or words in quotes")
     parser.add_argument(
         "--thread",
         metavar="THREAD",
@@ -30,18 +31,18 @@ def _declare_thread_search(parser: argparse.ArgumentParser) -> None:
         help=f"only passages of this kind (may be repeated): {', '.join(KINDS)}, or one of your own",
     )
     parser.add_argument("--limit", type=positive, default=10, metavar="N", help="at most N hits (default: 10)")
-    parser.add_argument("--at", type=whole, metavar="SEQ", help="as of this event (with one --thread)")
+    parser.add_argument("--at", type=whole, metavar="SEQ", help="as of this event (with one THREAD)")
     parser.add_argument("--as-of", type=time, metavar="TIME", help="what was true then (UTC unless it names its zone)")
     parser.add_argument("--explain", action="store_true", help="show what each signal added to the score")
 
 
 async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Search threads for passages, best first."""
-    threads: list[str] = asked.thread or []
+    threads: list[str] = [*([] if asked.within is None else [asked.within]), *(asked.thread or [])]
     if threads and (asked.user or asked.tenant):
-        raise WrongArgument("name what to search: --thread, or --user and --tenant, not both")
+        raise WrongArgument("name what to search: a THREAD, or --user and --tenant, not both")
     if asked.at is not None and len(threads) != 1:
-        raise WrongArgument("--at is a seq within one thread: give one --thread with it")
+        raise WrongArgument("--at is a seq within one thread: give one THREAD with it")
     if asked.at is not None and asked.as_of is not None:
         raise WrongArgument("give --at or --as-of, not both")
     async with existing(asked.db, plugins=asked.plugins) as engine:

@@ -19,6 +19,14 @@ WIDTH_ELSEWHERE = 200
 _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
 
+def _styled(stream: TextIO, text: str, *styles: str) -> str:
+    """The text in colour, if the stream is a terminal that shows colours."""
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    codes = ";".join(_COLOURS[style] for style in styles)
+    return f"\x1b[{codes}m{text}\x1b[0m" if text and codes else text
+
+
 @frozen
 class Terminal:
     """A command's output. With `as_json`, standard output has JSON only."""
@@ -39,10 +47,7 @@ class Terminal:
 
     def styled(self, text: str, *styles: str) -> str:
         """The text in colour, if the terminal shows colours."""
-        if not self.is_terminal or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-            return text
-        codes = ";".join(_COLOURS[style] for style in styles)
-        return f"\x1b[{codes}m{text}\x1b[0m" if text and codes else text
+        return _styled(self.out, text, *styles)
 
     def say(self, text: str = "", *styles: str) -> None:
         """Print text for people, with control characters escaped."""
@@ -74,6 +79,10 @@ class Terminal:
     def warn(self, text: str) -> None:
         """Print a line on standard error."""
         self.err.write(escaped(text) + "\n")
+
+    def error(self, text: str) -> None:
+        """Print on standard error what went wrong."""
+        self.err.write(f"memory-engine: {_styled(self.err, 'error:', 'red')} {escaped(text)}\n")
 
     def lines(self, lines: Iterable[Line]) -> None:
         """Print lines for people, in their styles."""

@@ -113,7 +113,7 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
             tuple(report.thread_id for report in unloaded),
             tuple(sorted({name for report in unloaded for name in report.unloaded_types})),
         )
-        terminal.warn(f"memory-engine: error: {missing}")
+        terminal.error(f"{missing}")
         if len(unloaded) == len(found) and not anchors.rewritten:
             return FAILED
     if found:
