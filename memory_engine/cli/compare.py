@@ -57,15 +57,15 @@ async def compare(asked: argparse.Namespace, terminal: Terminal) -> int:
         raise WrongArgument("--no-compaction leaves nothing to compare")
     plugins = chosen_plugins(asked.plugins)
     compactors = await _compactors(asked, plugins)
-    progress, done = Progress("comparing", terminal), 0
+    done = 0
 
     def shown(_log: str, _compactor: str) -> None:
         nonlocal done
         done += 1
         progress.update({"reruns": done})
 
-    try:
-        async with _chosen(asked) as logs:
+    async with _chosen(asked) as logs:
+        with Progress("comparing", terminal) as progress:
             found = await compare_compactors(
                 logs,
                 compactors,
@@ -75,8 +75,6 @@ async def compare(asked: argparse.Namespace, terminal: Terminal) -> int:
                 key_of=key_for,
                 progress=shown,
             )
-    finally:
-        progress.end()
     if asked.chart:
         await asyncio.to_thread(Path(asked.chart).write_text, draw(found), encoding="utf-8")
     terminal.json(found)

@@ -79,7 +79,6 @@ async def add(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Add files. Returns 1 if one of them could not be read."""
     splitting = Splitting(chars=asked.chars, overlap=asked.overlap)
     check_one_is_there(asked.paths)
-    progress = Progress("reading", terminal)
     begun = time.perf_counter()
 
     def shown(now: DocumentReport) -> None:
@@ -87,10 +86,8 @@ async def add(asked: argparse.Namespace, terminal: Terminal) -> int:
 
     async with writable(asked.db, plugins=asked.plugins) as engine:
         documents = engine.tenant(asked.tenant).documents
-        try:
+        with Progress("reading", terminal) as progress:
             report = await documents.ingest(asked.paths, splitting=splitting, limits=asked.limits, progress=shown)
-        finally:
-            progress.end()
     seconds = time.perf_counter() - begun
     done = named(report, "files added changed unchanged removed passages ended skipped")
     failed = [named(one, "path place why limit") for one in report.failed]

@@ -195,12 +195,11 @@ def _declare_bisect(parser: argparse.ArgumentParser) -> None:
 async def bisect(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print the first event after which an expression is true."""
     holds = predicate(asked.expr)
-    progress = Progress("halving", terminal)
     async with existing(asked.db, config=ONLY_LOOKS, plugins=asked.plugins) as engine:
-        found = await engine.thread(asked.thread).replay.bisect(
-            holds, after=asked.after, upto=asked.upto, progress=lambda count: progress.update({"moments": count})
-        )
-    progress.end()
+        with Progress("halving", terminal) as progress:
+            found = await engine.thread(asked.thread).replay.bisect(
+                holds, after=asked.after, upto=asked.upto, progress=lambda count: progress.update({"moments": count})
+            )
     terminal.json(found)
     terminal.lines(bisection_lines(found, _diff_lines(terminal)))
     return 0

@@ -3,7 +3,7 @@
 import argparse
 
 from memory_engine.cli.commands import Command, WrongArgument, existing, positive, time, whole
-from memory_engine.cli.terminal import Terminal
+from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.json_form import named
 from memory_engine.engine import Engine
 from memory_engine.recall.hits import KINDS, Found, hit_lines
@@ -46,7 +46,8 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
     if asked.at is not None and asked.as_of is not None:
         raise WrongArgument("give --at or --as-of, not both")
     async with existing(asked.db, plugins=asked.plugins) as engine:
-        found = await _search_hits(engine, threads, asked)
+        with Progress("searching", terminal):
+            found = await _search_hits(engine, threads, asked)
         why_nothing = "" if found else await _why_nothing(engine, threads, asked)
     terminal.json(
         {
