@@ -13,6 +13,7 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_thread, existing, moment, positive, whole
+from memory_engine.cli.options import did_you_mean
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.context.context import Context
 from memory_engine.engine import Engine, kernel_of
@@ -103,6 +104,8 @@ def _evaluated(code: CodeType, names: dict[str, object], expression: str, seq: i
         return bool(eval(code, names))
     except (Exception, SystemExit) as error:  # the boundary to the user's code, which may call exit() too
         why = f"after event {seq} it raised {type(error).__name__}: {error}"
+        if isinstance(error, NameError):
+            why += did_you_mean(error.name or "", NAMES) or f"; it may use {', '.join(NAMES)}"
         raise InvalidExpression(expression, why) from error
 
 

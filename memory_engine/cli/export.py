@@ -338,6 +338,8 @@ async def anchors(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 def _put_anchors(found: Sequence[Anchor], terminal: Terminal) -> None:
     """A table on a terminal; elsewhere the lines that `verify --anchors` reads."""
+    if not found:
+        return
     if terminal.is_terminal and not terminal.as_json:
         heads = [Column("THREAD", least=12), Column("SEQ", right=True), Column("AT (UTC)"), Column("HASH", least=16)]
         at = [f"{one.recorded_at:%Y-%m-%d %H:%M}" if one.recorded_at is not None else "-" for one in found]

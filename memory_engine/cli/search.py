@@ -2,7 +2,8 @@
 
 import argparse
 
-from memory_engine.cli.commands import Command, WrongArgument, existing, positive, time, whole
+from memory_engine.cli.commands import NEAR_MAX, Command, WrongArgument, existing, positive, time, whole
+from memory_engine.cli.options import did_you_mean
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.json_form import named
 from memory_engine.engine import Engine
@@ -68,9 +69,21 @@ async def _why_nothing(engine: Engine, threads: list[str], asked: argparse.Names
         whose = f"of user {asked.user} " if asked.user else ""
         where = f"in tenant {asked.tenant}" if asked.tenant else "without a tenant"
         how = "; --tenant names one, --thread a thread" if not asked.tenant else ""
-        return f"no thread {whose}{where}: nothing was searched{how}; `threads` lists those there are"
+        near = await _near_scope(engine, asked)
+        return f"no thread {whose}{where}: nothing was searched{how}{near or '; `threads` lists those there are'}"
     unknown = [kind for kind in asked.kind or () if kind not in KINDS]
-    return f"nothing was found (embedded kinds are {', '.join(KINDS)})" if unknown else "nothing was found"
+    if not unknown:
+        return "nothing was found"
+    near = did_you_mean(unknown[0], KINDS)
+    return f"nothing was found{near}" if near else f"nothing was found (embedded kinds are {', '.join(KINDS)})"
+
+
+async def _near_scope(engine: Engine, asked: argparse.Namespace) -> str:
+    """Users or tenants of the latest threads whose names are like the one that has none; "" if none is."""
+    found = await engine.threads(order="updated", limit=NEAR_MAX)
+    if asked.tenant:
+        return did_you_mean(asked.tenant, {info.tenant_id for info in found} - {"", asked.tenant})
+    return did_you_mean(asked.user or "", {info.user_id for info in found} - {"", asked.user})
 
 
 async def _search_hits(engine: Engine, threads: list[str], asked: argparse.Namespace) -> Found:

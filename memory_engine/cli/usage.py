@@ -136,7 +136,8 @@ def _said(parser: argparse.ArgumentParser, message: str, words: Sequence[str]) -
     if message.startswith(_TOO_MANY):
         more = message.removeprefix(_TOO_MANY)
         taken = " ".join(filter(None, (str(one.metavar or "") for one in parser._actions if not one.option_strings)))
-        return f"{name} takes {taken or 'no words'}: {more} is too much; put words that belong together into quotes"
+        quotes = "; put words that belong together into quotes" if taken else ""
+        return f"{name} takes {taken or 'no words'}: {more} is too much{quotes}"
     return message
 
 

@@ -71,17 +71,22 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
     check_is_there(asked.db)
     begun = time.perf_counter()
     anchors = await compare(asked.db, asked.anchors, asked.thread) if asked.anchors is not None else Compared()
-    with Progress("verifying", terminal) as progress:
-        reports = await verify_file(
-            asked.db,
-            jobs=asked.jobs,
-            thread_ids=None if asked.thread is None else [asked.thread],
-            entry_points=asked.plugins.published,
-            plugins=asked.plugins.named,
-            fail_fast=asked.fail_fast,
-            key=key_for(asked.db),
-            progress=lambda threads, events: progress.update({"threads": threads, "events": events}),
-        )
+    try:
+        with Progress("verifying", terminal) as progress:
+            reports = await verify_file(
+                asked.db,
+                jobs=asked.jobs,
+                thread_ids=None if asked.thread is None else [asked.thread],
+                entry_points=asked.plugins.published,
+                plugins=asked.plugins.named,
+                fail_fast=asked.fail_fast,
+                key=key_for(asked.db),
+                progress=lambda threads, events: progress.update({"threads": threads, "events": events}),
+            )
+    except ThreadNotFound as error:
+        async with existing(asked.db, read_only=True) as engine:
+            await engine.thread(error.thread_id).info()  # raises it with what was probably meant
+        raise
     seconds = time.perf_counter() - begun
     found = [report.divergence for report in reports if report.divergence is not None]
     events = sum(report.events for report in reports)

@@ -187,3 +187,36 @@ def test_an_example_works(run: Run, folder: Path, name: str) -> None:
         code, out, err = run(*words, *(("--db", "demo.db") if one == "demo" else ()))
         idle = any(said in err for said in ("nothing to compact", "nothing differs", "--yes"))
         assert code in (0, 1) or idle, (words, out, err)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("verify suport", "thread 'suport' does not exist; did you mean support?"),
+        ("view support screem", "there is no view 'screem'; did you mean screen?"),
+        ("bisect support --expr tokns>3", "name 'tokns' is not defined; did you mean tokens?"),
+        ("bisect support --expr foo>3", "name 'foo' is not defined; it may use state, chunks"),
+        ("fork support --id invoices", "thread 'invoices' exists already: give another id"),
+        ("memory-files support x.md", "`memory-engine memory-files support` gives those there are"),
+    ],
+)
+def test_a_wrong_name_is_told_what_was_meant(run: Run, folder: Path, words: str, said: str) -> None:
+    """In the words of the command line."""
+    code, out, err = run(*words.split())
+    assert (2, "") == (code, out)
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("search order --kind tol", "nothing was found; did you mean tool?"),
+        ("search order --tenant globx", "nothing was searched; did you mean globex?"),
+        ("search order --user inez", "--thread a thread; did you mean ines?"),
+        ("threads --user inez", "no thread matches"),
+    ],
+)
+def test_nothing_found_says_what_was_meant(run: Run, folder: Path, words: str, said: str) -> None:
+    """A wrong filter is not an error."""
+    code, out, _ = run(*words.split())
+    assert (0, True) == (code, said in out)
