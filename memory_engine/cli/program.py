@@ -162,12 +162,13 @@ class _Parser(argparse.ArgumentParser):
         text, shown = super().format_help(), example(self.prog)
         return f"{text}\nexample: {shown}\n" if shown else text
 
-    def parse_known_args(  # type: ignore[override]
+    def parse_known_args(  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         words = list(sys.argv[1:] if args is None else args)
         has_actions = any(isinstance(one, argparse._SubParsersAction) for one in self._actions)
-        return super().parse_known_args(words if has_actions or "--" in words else self._options_last(words), namespace)
+        ordered = words if has_actions or "--" in words else self._options_last(words)
+        return super().parse_known_args(ordered, namespace or argparse.Namespace())
 
     def _is_option(self, word: str) -> bool:
         """As argparse sees it: a known option, or a word with a hyphen that is neither a number nor a sentence."""

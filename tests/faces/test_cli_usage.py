@@ -32,8 +32,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     async def fill() -> None:
         async with memory_engine.open(str(folder / "memory.db")) as engine:
-            for name, scope in (("invoices", {"user_id": "ines", "tenant_id": "globex"}), ("support", {})):
-                thread = await engine.create_thread(name, **scope)
+            for name, user, tenant in (("invoices", "ines", "globex"), ("support", "", "")):
+                thread = await engine.create_thread(name, user_id=user, tenant_id=tenant)
                 await thread.dispatch_all([UserMessage(content=f"About {name}, {n}: where is it?") for n in range(12)])
 
     anyio.run(fill)
