@@ -58,11 +58,8 @@ async def restore_backup(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 async def _copied(source: str, copy: Callable[[Copied], Awaitable[Backup]], what: str, terminal: Terminal) -> int:
     begun = time.perf_counter()
-    progress = Progress(what, terminal)
-    try:
-        report = await copy(lambda done, _all: progress.update({"pages": done}))
-    finally:
-        progress.end()
+    with Progress(what, terminal) as progress:
+        report = await copy(lambda done, pages: progress.update({"pages": done, "in all": pages}))
     terminal.json(named(report))
     held = f"{counted(report.threads, 'thread')}, {counted(report.events, 'event')}"
     took = duration(time.perf_counter() - begun)

@@ -79,7 +79,8 @@ async def redo_compaction(asked: argparse.Namespace, terminal: Terminal) -> int:
             else None
         )
         thread = engine.thread(asked.thread)
-        report = await thread.compaction.redo(asked.id, compactor=compactor)
+        with Progress("compacting", terminal):
+            report = await thread.compaction.redo(asked.id, compactor=compactor)
         summaries = [await thread.replay.chunk(chunk_id) for chunk_id in report.new_chunks]
     put_compaction(report, summaries, terminal)
     return 0
@@ -94,17 +95,14 @@ def _declare_ledger(parser: argparse.ArgumentParser) -> None:
 
 async def ledger(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print what a prompt cache could keep from call to call, and which events broke it."""
-    progress = Progress("building contexts", terminal)
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
-        try:
+        with Progress("building contexts", terminal) as progress:
             found = await engine.thread(asked.thread).replay.ledger(
                 after=asked.after,
                 upto=asked.upto,
                 max_tokens=asked.max_tokens,
                 progress=lambda events: progress.update({"events": events}),
             )
-        finally:
-            progress.end()
     terminal.json({**named(found, "thread_id after upto"), **found.as_data()})
     terminal.lines(ledger_lines(found, width=terminal.room, listed=LISTED, where_all="; --json lists them"))
     return 0

@@ -2,10 +2,11 @@
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-from memory_engine.cli.commands import Command, WrongArgument, chosen_plugins
+from memory_engine.cli.commands import Command, WrongArgument, chosen_plugins, existing
 from memory_engine.cli.options import FOUND_PROBLEMS, key_for
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.cli.what_if import (
@@ -18,9 +19,10 @@ from memory_engine.cli.what_if import (
 )
 from memory_engine.compaction.base import Compactor, calls_model
 from memory_engine.core.excerpts import Column, counted, duration, number
-from memory_engine.files.comparison import SMALL_WINDOW, CompactorScore, Comparison, compare_compactors
+from memory_engine.files.comparison import SMALL_WINDOW, SUFFIXES, CompactorScore, Comparison, compare_compactors
 from memory_engine.files.comparison_chart import draw
 from memory_engine.plugins import Plugin
+from memory_engine.thread import Thread
 from memory_engine.wiring import model_compactor
 from memory_engine.wiring import open as open_engine
 
@@ -29,7 +31,11 @@ ROWS_SHOWN_MAX = 40
 
 def _declare_compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "logs", metavar="PATH", nargs="+", help="exported logs, recorded conversations, databases, folders of them"
+        "logs",
+        metavar="THREAD|PATH",
+        nargs="+",
+        help="threads of --db; exported logs, recorded conversations, databases, folders of them (a path that exists "
+        "is one)",
     )
     how = parser.add_argument_group("what is compared")
     how.add_argument(
@@ -51,25 +57,24 @@ async def compare(asked: argparse.Namespace, terminal: Terminal) -> int:
         raise WrongArgument("--no-compaction leaves nothing to compare")
     plugins = chosen_plugins(asked.plugins)
     compactors = await _compactors(asked, plugins)
-    progress, done = Progress("comparing", terminal), 0
+    done = 0
 
     def shown(_log: str, _compactor: str) -> None:
         nonlocal done
         done += 1
         progress.update({"reruns": done})
 
-    try:
-        found = await compare_compactors(
-            asked.logs,
-            compactors,
-            policy=policy_of(asked, SMALL_WINDOW),
-            plugins=plugins,
-            call_models=asked.call_models,
-            key_of=key_for,
-            progress=shown,
-        )
-    finally:
-        progress.end()
+    async with _chosen(asked) as logs:
+        with Progress("comparing", terminal) as progress:
+            found = await compare_compactors(
+                logs,
+                compactors,
+                policy=policy_of(asked, SMALL_WINDOW),
+                plugins=plugins,
+                call_models=asked.call_models,
+                key_of=key_for,
+                progress=shown,
+            )
     if asked.chart:
         await asyncio.to_thread(Path(asked.chart).write_text, draw(found), encoding="utf-8")
     terminal.json(found)
@@ -77,6 +82,25 @@ async def compare(asked: argparse.Namespace, terminal: Terminal) -> int:
     if asked.chart:
         terminal.say(f"the chart is in {asked.chart}")
     return FOUND_PROBLEMS if found.unread else 0
+
+
+@asynccontextmanager
+async def _chosen(asked: argparse.Namespace) -> AsyncIterator[list[str | Thread]]:
+    """Paths, and threads of the database, which is opened only for a word that may be one."""
+    if all(map(_is_path, asked.logs)):
+        yield asked.logs
+        return
+    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
+        logs = [word if _is_path(word) else engine.thread(word) for word in asked.logs]
+        for thread in logs:
+            if isinstance(thread, Thread):
+                await thread.info()
+        yield logs
+
+
+def _is_path(word: str) -> bool:
+    """Whether it is there, or could not be but a file."""
+    return Path(word).exists() or word.endswith(SUFFIXES)
 
 
 async def _compactors(asked: argparse.Namespace, plugins: Sequence[Plugin]) -> list[Compactor]:
@@ -92,7 +116,7 @@ def _print_comparison(found: Comparison, terminal: Terminal) -> None:
     if terminal.as_json:
         return
     for one in found.unread:
-        terminal.warn(f"memory-engine: error: {one.path}: {one.why}")
+        terminal.error(f"{one.path}: {one.why}")
     totals = found.totals()
     if not totals:
         terminal.say("no log was read")

@@ -14,6 +14,7 @@ from memory_engine.errors import MemoryEngineError
 
 SHELLS = ("bash", "zsh", "fish")
 THREADS_MAX = 500
+_THREADS = ("thread", "within")
 _PLAIN = regex(r"[A-Za-z0-9_][A-Za-z0-9_./@+-]*")
 """Thread ids that are offered. A shell would expand or split others."""
 
@@ -100,7 +101,7 @@ def _usage(calls: Sequence[str], parser: argparse.ArgumentParser, actions: Seque
         for one in _actions(parser)
         if one.option_strings
     ]
-    takes_thread = any(one.dest == "thread" and not one.option_strings for one in _actions(parser))
+    takes_thread = any(one.dest in _THREADS and not one.option_strings for one in _actions(parser))
     return _Usage(calls, parser.description or "", found, actions, takes_thread)
 
 

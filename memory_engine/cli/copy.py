@@ -31,19 +31,15 @@ async def copy(asked: argparse.Namespace, terminal: Terminal) -> int:
 async def copied(asked: argparse.Namespace, source_place: str, target_place: str, terminal: Terminal) -> int:
     """Copy from one place to another. Returns 1 if a thread could not be copied completely, or diverges."""
     begun = time.perf_counter()
-    progress: dict[str, Progress] = {what: Progress(what, terminal) for what in ("copying", "verifying")}
-    try:
-        async with (
-            existing(source_place, read_only=True, plugins=asked.plugins) as source,
-            writable(target_place, plugins=asked.plugins, key=partial(_key_of_target, asked)) as target,
-        ):
+    async with (
+        existing(source_place, read_only=True, plugins=asked.plugins) as source,
+        writable(target_place, plugins=asked.plugins, key=partial(_key_of_target, asked)) as target,
+    ):
+        with Progress("copying", terminal) as progress:
             report = await source.copy_to(
                 target,
-                progress=lambda what, threads, events: progress[what].update({"threads": threads, "events": events}),
+                progress=lambda what, threads, events: progress.update({"threads": threads, "events": events}, what),
             )
-    finally:
-        for one in progress.values():
-            one.end()
     terminal.json(report)
     _put_report(report, f"{shown_place(source_place)} → {shown_place(target_place)}", begun, terminal)
     return 0 if report.ok else FOUND_PROBLEMS

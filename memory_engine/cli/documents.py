@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from memory_engine.cli.commands import (
+    NEAR_MAX,
     Command,
     CommandFunction,
     WrongArgument,
@@ -16,18 +17,20 @@ from memory_engine.cli.commands import (
     whole,
     writable,
 )
-from memory_engine.cli.options import FOUND_PROBLEMS, add_shared
+from memory_engine.cli.options import FOUND_PROBLEMS, add_shared, did_you_mean
 from memory_engine.cli.standard import check_one_is_there
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import Column, counted, duration, escaped, number
 from memory_engine.core.json_form import named
 from memory_engine.core.limits import DEFAULT_LIMITS
+from memory_engine.engine import Engine
 from memory_engine.recall.hits import Found, Hit
 from memory_engine.views.documents.fold import Document, DocumentReport, document_id_of
 from memory_engine.views.documents.readers.splitting import Splitting
 from memory_engine.views.documents.view import Documents
 
 FAILURES_SHOWN_MAX = 20
+TENANTS_SHOWN_MAX = 5
 WIDTH_MAX = 110
 _INDENT = "   "
 
@@ -76,7 +79,6 @@ async def add(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Add files. Returns 1 if one of them could not be read."""
     splitting = Splitting(chars=asked.chars, overlap=asked.overlap)
     check_one_is_there(asked.paths)
-    progress = Progress("reading", terminal)
     begun = time.perf_counter()
 
     def shown(now: DocumentReport) -> None:
@@ -84,10 +86,8 @@ async def add(asked: argparse.Namespace, terminal: Terminal) -> int:
 
     async with writable(asked.db, plugins=asked.plugins) as engine:
         documents = engine.tenant(asked.tenant).documents
-        try:
+        with Progress("reading", terminal) as progress:
             report = await documents.ingest(asked.paths, splitting=splitting, limits=asked.limits, progress=shown)
-        finally:
-            progress.end()
     seconds = time.perf_counter() - begun
     done = named(report, "files added changed unchanged removed passages ended skipped")
     failed = [named(one, "path place why limit") for one in report.failed]
@@ -117,7 +117,7 @@ def _put_report(report: DocumentReport, tenant: str, seconds: float, terminal: T
     if terminal.as_json:
         return
     for error in report.failed[:FAILURES_SHOWN_MAX]:
-        terminal.warn(f"memory-engine: error: {error}")
+        terminal.error(f"{error}")
     if len(report.failed) > FAILURES_SHOWN_MAX:
         terminal.warn(f"… and {number(len(report.failed) - FAILURES_SHOWN_MAX)} more; --json lists them")
 
@@ -133,14 +133,23 @@ async def listing(asked: argparse.Namespace, terminal: Terminal) -> int:
             found = await engine.tenant(asked.tenant).documents.list(at=asked.at)
         except ValueError as error:
             raise WrongArgument(str(error)) from None
+        none = "" if found else await _no_documents(engine, asked.tenant)
     terminal.json([_as_json(document) for document in found])
     if not found:
-        terminal.say(f"tenant {asked.tenant} has no documents")
+        terminal.say(none)
         return 0
     heads = [Column("ID", least=12), Column("TITLE", least=12), Column("FORMAT"), Column("DATE")]
     rows = [(one.id, one.title, one.format, _day(one), one.author or "-", number(len(one.passages))) for one in found]
     terminal.table([*heads, Column("AUTHOR", least=8), Column("PASSAGES", right=True)], rows)
     return 0
+
+
+async def _no_documents(engine: Engine, tenant: str) -> str:
+    """Says that a tenant has none, and who may have been meant."""
+    others = {info.tenant_id for info in await engine.threads(kind="tenant", limit=NEAR_MAX)} - {tenant}
+    near = did_you_mean(tenant, sorted(others))
+    known = "" if near or not others else f"; tenants here: {', '.join(sorted(others)[:TENANTS_SHOWN_MAX])}"
+    return f"tenant {tenant} has no documents{near or known}"
 
 
 def _day(document: Document) -> str:
@@ -173,7 +182,7 @@ async def remove(asked: argparse.Namespace, terminal: Terminal) -> int:
     if not terminal.as_json:
         for name in unknown:
             why = "no document has this id or path; `docs list` shows them all"
-            terminal.warn(f"memory-engine: error: {name}: {why}")
+            terminal.error(f"{name}: {why}")
     return FOUND_PROBLEMS if unknown else 0
 
 
@@ -194,6 +203,7 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
         try:
             found = await documents.search(asked.query, limit=asked.limit, at=asked.at)
             known = {one.id: one for one in await documents.list(at=asked.at)}
+            none = "nothing was found" if known or found else await _no_documents(engine, asked.tenant)
         except ValueError as error:
             raise WrongArgument(str(error)) from None
     terminal.json(
@@ -204,7 +214,7 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
         }
     )
     if not found:
-        terminal.say("nothing was found" if known else f"tenant {asked.tenant} has no documents")
+        terminal.say(none)
     _put_found(found, known, terminal)
     return 0
 

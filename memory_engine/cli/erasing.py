@@ -194,11 +194,12 @@ async def acts(asked: argparse.Namespace, terminal: Terminal) -> int:
     if not found:
         terminal.say("no act was recorded")
         return 0
-    heads = [Column("ACT"), Column("KIND"), Column("ASKED (UTC)"), Column("STATE"), Column("BY"), Column("REASON")]
+    heads = [Column("ACT"), Column("KIND"), Column("ASKED (UTC)"), Column("STATE")]
+    heads += [Column("BY", least=8), Column("REASON", least=12)]
     terminal.table(heads, [_act_row(act, terminal.width) for act in found])
     for act in found:
         if act.failures:
-            terminal.say(f"act {act.id} has failed {act.failures} times: {act.error}")
+            terminal.say(f"act {act.id} has failed {counted(act.failures, 'time')}: {act.error}")
     return FOUND_PROBLEMS if any(not act.done_at_us for act in found) else 0
 
 
@@ -271,8 +272,11 @@ def _put_holds(found: Sequence[StandingHold], none: str, terminal: Terminal) -> 
     if not found:
         terminal.say(none)
         return 0
-    heads = [Column("HOLD"), Column("ON"), Column("SINCE (UTC)"), Column("BY"), Column("REASON")]
-    terminal.table(heads, [[one.id, str(one.scope), one.at[:16], one.by, one.reason] for one in found])
+    heads = [Column("HOLD"), Column("ON", least=12), Column("SINCE (UTC)")]
+    heads += [Column("BY", least=8), Column("REASON", least=12)]
+    since = [one.at[:16].replace("T", " ") for one in found]
+    rows = [[one.id, str(one.scope), at, one.by, one.reason] for one, at in zip(found, since, strict=True)]
+    terminal.table(heads, rows)
     return 0
 
 

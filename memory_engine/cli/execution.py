@@ -8,7 +8,14 @@ import shlex
 from memory_engine.cli.commands import Command
 from memory_engine.cli.options import FAILED, INTERRUPTED
 from memory_engine.cli.terminal import Terminal
-from memory_engine.errors import EventNotFound, MemoryEngineError, ScopeNotAllowed, ThreadNotFound
+from memory_engine.errors import (
+    EventNotFound,
+    MemoryEngineError,
+    ScopeNotAllowed,
+    ThreadExists,
+    ThreadNotFound,
+    UnknownMemoryFile,
+)
 from memory_engine.errors.base import shown_place
 
 _SCOPE_OPTIONS = {
@@ -55,6 +62,10 @@ def _error_with_advice(error: MemoryEngineError) -> str:
     if isinstance(error, EventNotFound):
         what = "give a seq, an event's id (`memory-engine log --json`), or a time such as 2025-03-20T09:15"
         return f"thread {error.thread_id!r} has no event {error.event_id!r}; {what}"
+    if isinstance(error, ThreadExists) and not error.deleted:
+        return f"thread {error.thread_id!r} exists already: give another id, or none for a new one"
+    if isinstance(error, UnknownMemoryFile):
+        return str(error).replace("`memory_files.list()`", f"`memory-engine memory-files {error.thread_id}`")
     if isinstance(error, ScopeNotAllowed):
         said = ", ".join(f"{name} {value!r}" for name, value, _ in error.claims)
         options = " ".join(f"{_SCOPE_OPTIONS[name]} {shlex.quote(value)}" for name, value, _ in error.claims)
@@ -79,7 +90,7 @@ def _failed(terminal: Terminal, kind: str, message: str) -> int:
     if terminal.as_json:
         terminal.json({"error": {"type": kind, "message": message}})
     else:
-        terminal.warn(f"memory-engine: error: {' '.join(message.split())}")
+        terminal.error(f"{' '.join(message.split())}")
     return FAILED
 
 

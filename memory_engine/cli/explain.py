@@ -13,6 +13,7 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_thread, existing, moment, positive, whole
+from memory_engine.cli.options import did_you_mean
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.context.context import Context
 from memory_engine.engine import Engine, kernel_of
@@ -103,6 +104,8 @@ def _evaluated(code: CodeType, names: dict[str, object], expression: str, seq: i
         return bool(eval(code, names))
     except (Exception, SystemExit) as error:  # the boundary to the user's code, which may call exit() too
         why = f"after event {seq} it raised {type(error).__name__}: {error}"
+        if isinstance(error, NameError):
+            why += did_you_mean(error.name or "", NAMES) or f"; it may use {', '.join(NAMES)}"
         raise InvalidExpression(expression, why) from error
 
 
@@ -195,12 +198,11 @@ def _declare_bisect(parser: argparse.ArgumentParser) -> None:
 async def bisect(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print the first event after which an expression is true."""
     holds = predicate(asked.expr)
-    progress = Progress("halving", terminal)
     async with existing(asked.db, config=ONLY_LOOKS, plugins=asked.plugins) as engine:
-        found = await engine.thread(asked.thread).replay.bisect(
-            holds, after=asked.after, upto=asked.upto, progress=lambda count: progress.update({"moments": count})
-        )
-    progress.end()
+        with Progress("halving", terminal) as progress:
+            found = await engine.thread(asked.thread).replay.bisect(
+                holds, after=asked.after, upto=asked.upto, progress=lambda count: progress.update({"moments": count})
+            )
     terminal.json(found)
     terminal.lines(bisection_lines(found, _diff_lines(terminal)))
     return 0

@@ -25,7 +25,7 @@ from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.schedule import add_every, again_and_again
 from memory_engine.cli.standard import STANDARD, read_whole, written_whole
 from memory_engine.cli.terminal import Progress, Terminal
-from memory_engine.core.excerpts import counted, duration, escaped_in_json, size
+from memory_engine.core.excerpts import Column, counted, duration, escaped_in_json, number, size
 from memory_engine.core.json_form import JsonForm
 from memory_engine.errors import IntegrityError, StorageRefused
 from memory_engine.errors.base import is_url, shown_place
@@ -78,14 +78,11 @@ async def export_log(asked: argparse.Namespace, terminal: Terminal) -> int:
         raise WrongArgument("name a thread and the file to make: memory-engine export THREAD FILE")
     _check_folder(asked.file)
     begun = time.perf_counter()
-    progress = Progress("exporting", terminal)
     try:
-        with written_whole(asked.file) as file:
+        with written_whole(asked.file) as file, Progress("exporting", terminal) as progress:
             report = await _export(asked, file, progress)
     except FileExistsError as error:
         raise WrongArgument(f"{error.filename}: the file exists; --force replaces it") from None
-    finally:
-        progress.end()
     if asked.file == STANDARD:
         terminal = evolve(terminal, out=terminal.err)  # standard output has the log
     terminal.json(report)
@@ -114,16 +111,13 @@ async def _export_all(asked: argparse.Namespace, terminal: Terminal) -> int:
         raise WrongArgument("--all takes the folder to make, and what to redact, and nothing else")
     _check_folder(asked.all)
     begun = time.perf_counter()
-    progress = Progress("exporting", terminal)
-    try:
+    with Progress("exporting", terminal) as progress:
         async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
             report = await engine.transfer.export_all(
                 asked.all,
                 redaction=_redaction(asked),
                 progress=lambda threads, events: progress.update({"threads": threads, "events": events}),
             )
-    finally:
-        progress.end()
     terminal.json(report)
     taken_out = f", {report.redacted:,} of them redacted" if report.redacted else ""
     what = f"{counted(report.threads, 'thread')}, {counted(report.events, 'event')}{taken_out}"
@@ -195,20 +189,16 @@ async def import_log(asked: argparse.Namespace, terminal: Terminal) -> int:
         return await _import_all(asked, terminal)
     _check_is_there(asked.file)
     begun = time.perf_counter()
-    progress = Progress("importing", terminal)
-    try:
-        with read_whole(asked.file) as file:
-            if not is_url(asked.db):
-                await asyncio.to_thread(_check_head, file, asked)
-            async with writable(asked.db, plugins=asked.plugins) as engine:
-                report = await engine.transfer.import_log(
-                    file,
-                    thread_id=asked.thread,
-                    **_scopes(asked),
-                    progress=lambda events: progress.update({"events": events}),
-                )
-    finally:
-        progress.end()
+    with Progress("importing", terminal) as progress, read_whole(asked.file) as file:
+        if not is_url(asked.db):
+            await asyncio.to_thread(_check_head, file, asked)
+        async with writable(asked.db, plugins=asked.plugins) as engine:
+            report = await engine.transfer.import_log(
+                file,
+                thread_id=asked.thread,
+                **_scopes(asked),
+                progress=lambda events: progress.update({"events": events}),
+            )
     report = evolve(report, path=asked.file)
     terminal.json(report)
     _put_import(report, shown_place(asked.db), time.perf_counter() - begun, terminal)
@@ -226,16 +216,13 @@ async def _import_all(asked: argparse.Namespace, terminal: Terminal) -> int:
     if asked.kind or asked.tenant or asked.user or asked.agent or asked.parent:
         raise WrongArgument("a folder has threads of many kinds and owners: --as-exported takes them as they are")
     begun = time.perf_counter()
-    progress = Progress("importing", terminal)
-    try:
+    with Progress("importing", terminal) as progress:
         async with writable(asked.db, plugins=asked.plugins) as engine:
             report = await engine.transfer.import_all(
                 asked.file,
                 scopes=AS_EXPORTED if asked.as_exported else AS_GIVEN,
                 progress=lambda threads, events: progress.update({"threads": threads, "events": events}),
             )
-    finally:
-        progress.end()
     terminal.json(report)
     known = f", {counted(report.known, 'thread')} known before" if report.known else ""
     added = f"{counted(report.added, 'event')} added of {counted(report.threads, 'thread')}"
@@ -335,8 +322,7 @@ async def anchors(asked: argparse.Namespace, terminal: Terminal) -> int:
     if asked.every is None:
         found, damaged = await _anchors_of(asked, terminal)
         if asked.out is None:
-            for one in found:
-                terminal.put(escaped_in_json(msgspec.json.encode(one).decode()))
+            _put_anchors(found, terminal)
         terminal.json(found)
         return FOUND_PROBLEMS if damaged else 0
     if asked.out is None:
@@ -348,6 +334,21 @@ async def anchors(asked: argparse.Namespace, terminal: Terminal) -> int:
         terminal.json({"added": len(found), "out": asked.out, "damaged": damaged})
 
     return await again_and_again(asked.every, terminal, run)
+
+
+def _put_anchors(found: Sequence[Anchor], terminal: Terminal) -> None:
+    """A table on a terminal; elsewhere the lines that `verify --anchors` reads."""
+    if not found:
+        return
+    if terminal.is_terminal and not terminal.as_json:
+        heads = [Column("THREAD", least=12), Column("SEQ", right=True), Column("AT (UTC)"), Column("HASH", least=16)]
+        at = [f"{one.recorded_at:%Y-%m-%d %H:%M}" if one.recorded_at is not None else "-" for one in found]
+        rows = [(one.thread_id, number(one.seq), when, one.hash) for one, when in zip(found, at, strict=True)]
+        terminal.table(heads, rows)
+        terminal.say("--out FILE keeps them whole, for `memory-engine verify --anchors FILE`", "dim")
+        return
+    for one in found:
+        terminal.put(escaped_in_json(msgspec.json.encode(one).decode()))
 
 
 async def _anchors_of(asked: argparse.Namespace, terminal: Terminal) -> tuple[list[Anchor], list[str]]:

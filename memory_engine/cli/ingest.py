@@ -162,25 +162,24 @@ async def ingest_files(
 ) -> IngestReport:
     """Ingest files in order, until one has an error, unless errors are skipped."""
     report = IngestReport()
-    progress = Progress("ingesting", terminal)
     taken: set[Path] = set()
 
     def shown(now: IngestReport) -> None:
         progress.update({"files": now.files, "threads": len(now.threads), "messages": now.messages})
 
-    try:
-        for file in files:
-            if file.path.resolve() in taken:
-                continue
-            is_log = options.format in ("auto", "events") and holds_a_log(file.path)
-            its = evolve(options, policy=None) if is_log else options
-            ingestion = Ingestion(partial(opening.engine, as_recorded=is_log), its, report, shown, readers=readers)
-            if not await _ingest_file(ingestion, file):
-                return report
-            taken.update(path.resolve() for path in ingestion.also_read)
-    finally:
-        progress.end()
-        await opening.close()
+    with Progress("ingesting", terminal) as progress:
+        try:
+            for file in files:
+                if file.path.resolve() in taken:
+                    continue
+                is_log = options.format in ("auto", "events") and holds_a_log(file.path)
+                its = evolve(options, policy=None) if is_log else options
+                ingestion = Ingestion(partial(opening.engine, as_recorded=is_log), its, report, shown, readers=readers)
+                if not await _ingest_file(ingestion, file):
+                    return report
+                taken.update(path.resolve() for path in ingestion.also_read)
+        finally:
+            await opening.close()
     return report
 
 
@@ -272,7 +271,7 @@ def _put_report(report: IngestReport, db: str, seconds: float, terminal: Termina
     if terminal.as_json:
         return
     for error in report.errors[:ERRORS_SHOWN_MAX]:
-        terminal.warn(f"memory-engine: error: {error}")
+        terminal.error(f"{error}")
     if report.invalid > ERRORS_SHOWN_MAX:
         terminal.warn(f"… and {number(report.invalid - ERRORS_SHOWN_MAX)} more; --json lists them")
 

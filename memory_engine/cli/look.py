@@ -18,7 +18,7 @@ from memory_engine.cli.commands import (
     pair,
     positive,
 )
-from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.options import FOUND_PROBLEMS, did_you_mean
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.excerpts import Column, ago, counted, number, of_chunk, one_line, parents
@@ -85,12 +85,18 @@ async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
         now = to_datetime(kernel_of(engine).clock.now_us())
     terminal.json(found)
     if not found:
-        terminal.say("no thread matches")
+        none = "no threads yet: `memory-engine ingest` makes some"
+        terminal.say("no thread matches" if _is_filtered(asked) else none)
         return 0
     _put_threads(found, terminal, now)
     if asked.after is not None and len(found) == asked.limit:
         terminal.say(f"the next ones: --after {shlex.quote(found[-1].id)}", "dim")
     return 0
+
+
+def _is_filtered(asked: argparse.Namespace) -> bool:
+    given = (asked.kind, asked.user, asked.tenant, asked.status, asked.after)
+    return bool(asked.metadata) or any(value is not None for value in given)
 
 
 def _status(info: ThreadInfo) -> str:
@@ -291,7 +297,8 @@ async def view(asked: argparse.Namespace, terminal: Terminal) -> int:
         await thread.info()
         names = [projection.name for projection in kernel_of(engine).projections]
         if asked.view is not None and asked.view not in names:
-            raise WrongArgument(f"there is no view {asked.view!r}; there are {', '.join(names)}")
+            meant = did_you_mean(asked.view, names) or f"; there are {', '.join(names)}"
+            raise WrongArgument(f"there is no view {asked.view!r}{meant}")
         if asked.view is None:
             return await _put_views(thread, names, asked.at, terminal)
         rows = list((await thread.views.read(asked.view, at=asked.at)).items())

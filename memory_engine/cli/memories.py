@@ -67,10 +67,9 @@ async def import_memories(asked: argparse.Namespace, terminal: Terminal) -> int:
     check_one_is_there([asked.file])
     await on_thread(lambda: read_foreign(file, asked.system, asked.limits))  # before a database is made for nothing
     begun = time.perf_counter()
-    progress = Progress("importing", terminal)
     opened = partial(existing, read_only=True) if asked.dry_run else writable
-    try:
-        async with opened(asked.db, plugins=asked.plugins) as engine:
+    async with opened(asked.db, plugins=asked.plugins) as engine:
+        with Progress("importing", terminal) as progress:
             report = await engine.transfer.import_memories(
                 file,
                 user_id=asked.user,
@@ -81,8 +80,6 @@ async def import_memories(asked: argparse.Namespace, terminal: Terminal) -> int:
                 limits=asked.limits,
                 progress=lambda done, every: progress.update({"memories": done, "of": every}),
             )
-    finally:
-        progress.end()
     terminal.json(report)
     _put_import(report, shown_place(asked.db), time.perf_counter() - begun, terminal)
     return 0
@@ -108,21 +105,19 @@ def _declare_export(parser: argparse.ArgumentParser) -> None:
 async def export_memories(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Write a user's memories to a folder."""
     begun = time.perf_counter()
-    progress = Progress("exporting", terminal)
     try:
         async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
-            report = await engine.transfer.export_memories(
-                asked.folder,
-                user_id=asked.user,
-                tenant_id=asked.tenant,
-                logs=not asked.no_logs,
-                dry_run=asked.dry_run,
-                progress=lambda done, logs: progress.update({"memories": done, "logs": logs}),
-            )
+            with Progress("exporting", terminal) as progress:
+                report = await engine.transfer.export_memories(
+                    asked.folder,
+                    user_id=asked.user,
+                    tenant_id=asked.tenant,
+                    logs=not asked.no_logs,
+                    dry_run=asked.dry_run,
+                    progress=lambda done, logs: progress.update({"memories": done, "logs": logs}),
+                )
     except FileExistsError as error:
         raise WrongArgument(f"{error.filename}: {error.strerror}") from None
-    finally:
-        progress.end()
     terminal.json(report)
     _put_export(report, time.perf_counter() - begun, terminal)
     return 0

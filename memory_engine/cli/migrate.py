@@ -5,11 +5,13 @@ import argparse
 from memory_engine.cli.commands import Command, check_is_there
 from memory_engine.cli.options import FOUND_PROBLEMS, key_for
 from memory_engine.cli.terminal import Progress, Terminal
-from memory_engine.core.excerpts import counted
+from memory_engine.core.excerpts import Column, counted
 from memory_engine.errors.base import shown_place
 from memory_engine.storage.places import schema_of
 from memory_engine.store.keys import as_key
-from memory_engine.store.protocol import SchemaVersions
+from memory_engine.store.protocol import SchemaVersions, StoreSchema
+
+_HEADS = (Column("VERSION", right=True), Column("BRINGS", least=20))
 
 
 def _declare_migrate(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +27,7 @@ async def migrate(asked: argparse.Namespace, terminal: Terminal) -> int:
     check_is_there(asked.db)
     schema, place = schema_of(asked.db, as_key(key_for(asked.db))), shown_place(asked.db)
     before = await schema.versions()
-    found = await schema.migrate(_Steps(terminal).done) if asked.apply else before
+    found = await _migrated(schema, terminal) if asked.apply else before
     terminal.json({"path": place, "stored": before.stored, "newest": before.newest, "waiting": before.waiting})
     if asked.check:
         _put_check(before, place, terminal)
@@ -35,25 +37,26 @@ async def migrate(asked: argparse.Namespace, terminal: Terminal) -> int:
     return FOUND_PROBLEMS if found.stored != found.newest else 0
 
 
-class _Steps:
-    """Prints a line for each migration, and the progress of a long one."""
+async def _migrated(schema: StoreSchema, terminal: Terminal) -> SchemaVersions:
+    """Migrate, and print a line for each migration once all are done."""
+    steps: list[tuple[str, str]] = []
 
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
-        self._progress = Progress("migrating", terminal)
-        self._progress.update({"migrations": 0})
+    def done(number: int, what: str) -> None:
+        steps.append((str(number), what))
+        progress.update({"migrations": len(steps)})
 
-    def done(self, number: int, what: str) -> None:
-        """Report a migration."""
-        self._progress.end()
-        self._progress.update({"migrations": number})
-        self._terminal.say(f"{number:>4}  {what}")
+    try:
+        with Progress("migrating", terminal) as progress:
+            return await schema.migrate(done)
+    finally:
+        if steps:
+            terminal.table(_HEADS, steps)
 
 
 def _put_check(found: SchemaVersions, place: str, terminal: Terminal) -> None:
     terminal.say(f"{place}: schema version {found.stored}, this package has {found.newest}", "bold")
-    for number, what in found.waiting.items():
-        terminal.say(f"{number:>4}  {what}")
+    if found.waiting:
+        terminal.table(_HEADS, [(str(number), what) for number, what in found.waiting.items()])
     if found.stored > found.newest:
         terminal.say("a newer package wrote it: upgrade this one", "red")
     elif found.waiting:

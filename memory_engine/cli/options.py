@@ -178,7 +178,13 @@ def typed(question: str) -> str:
     """A key that a person types, unseen."""
     from getpass import getpass
 
-    return getpass(f"{question}: ")
+    from memory_engine.cli.terminal import ASKING
+
+    ASKING.set()
+    try:
+        return getpass(f"{question}: ")
+    finally:
+        ASKING.clear()
 
 
 def _asked_for(place: str, choice: KeyChoice) -> str | None:

@@ -141,13 +141,61 @@ def command_at(home: str) -> "Command":
     return command
 
 
+class Misused(Exception):
+    """The words do not parse: `usage.refuse` says so. Holds the parser that refused them, and why."""
+
+    def __init__(self, parser: argparse.ArgumentParser, why: str) -> None:
+        super().__init__(why)
+        self.parser = parser
+        self.why = why
+
+
 class _Parser(argparse.ArgumentParser):
-    """Hides the password of a URL that was given in the wrong place."""
+    """Raises `Misused`, shows an example in the help of a command, and takes options between positionals."""
 
     def error(self, message: str) -> NoReturn:
-        from memory_engine.errors.base import shown_place
+        raise Misused(self, message)
 
-        super().error(shown_place(message))
+    def format_help(self) -> str:
+        if " " not in self.prog:
+            return super().format_help()
+        from memory_engine.cli.usage import example
+
+        text, shown = super().format_help(), example(self.prog)
+        return f"{text}\nexample: {shown}\n" if shown else text
+
+    def parse_known_args(  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        words = list(sys.argv[1:] if args is None else args)
+        has_actions = any(isinstance(one, argparse._SubParsersAction) for one in self._actions)
+        ordered = words if has_actions or "--" in words else self._options_last(words)
+        return super().parse_known_args(ordered, namespace or argparse.Namespace())
+
+    def _is_option(self, word: str) -> bool:
+        """As argparse sees it: a known option, or a word with a hyphen that is neither a number nor a sentence."""
+        if word.partition("=")[0] in self._option_string_actions:
+            return True
+        return word.startswith("-") and word != "-" and " " not in word and not word[1:].replace(".", "").isdecimal()
+
+    def _options_last(self, words: list[str]) -> list[str]:
+        """The same words, positionals first: argparse gives those that may be left out nothing at the first option."""
+        first: list[str] = []
+        options: list[str] = []
+        at = 0
+        while at < len(words):
+            end = at + 1
+            if not self._is_option(words[at]):
+                first.append(words[at])
+            else:
+                action = self._option_string_actions.get(words[at])
+                nargs = 0 if action is None else 1 if action.nargs is None else action.nargs
+                if nargs == "?":
+                    nargs = int(end < len(words) and not words[end].startswith("-"))
+                end += int(nargs)
+                options += words[at:end]
+            at = end
+        return [*first, *options]
 
 
 class _Version(argparse.Action):
@@ -214,7 +262,7 @@ def _next_word(words: Sequence[str], at: int = 0) -> int:
 
 
 def _without_group(words: list[str]) -> list[str]:
-    """The words with a command's own name instead of a group and its word. Exits if there is no such command."""
+    """The words with a command's own name instead of a group and its word. Raises `Misused` for an unknown command."""
     at = _next_word(words)
     if at >= len(words) or not {"-h", "--help", "--version"}.isdisjoint(words[:at]):
         return words
@@ -243,8 +291,17 @@ def _without_group(words: list[str]) -> list[str]:
 
 
 def _refuse(why: str, word: str, known: Iterable[str], otherwise: str) -> NoReturn:
-    """Exit with the usage and what was probably meant."""
+    """Raise `Misused` with what was probably meant."""
     build_parser().error(why + (did_you_mean(word, known) or f"; {otherwise}"))
+
+
+def _innermost(parser: argparse.ArgumentParser, words: Iterable[str]) -> argparse.ArgumentParser:
+    """The parser of the command, or of its action, that the words name."""
+    for word in words:
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction) and word in action.choices:
+                parser = action.choices[word]
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -255,9 +312,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    words = _without_group(list(sys.argv[1:] if argv is None else argv))
-    parser = build_parser(words)
-    asked = parser.parse_args(words)
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        words = _without_group(words)
+        parser = build_parser(words)
+        asked, more = parser.parse_known_args(words)
+        if more:
+            raise Misused(_innermost(parser, words), f"unrecognized arguments: {' '.join(more)}")
+    except Misused as wrong:
+        from memory_engine.cli.usage import refuse
+
+        raise SystemExit(refuse(wrong.parser, wrong.why, words)) from None
     if asked.command is None:
         parser.print_help()
         return FAILED

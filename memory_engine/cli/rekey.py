@@ -22,13 +22,10 @@ async def rekey(asked: argparse.Namespace, terminal: Terminal) -> int:
         if key is None and not asked.plain:
             key = _typed_twice(terminal)
         begun = time.perf_counter()
-        progress = Progress("writing", terminal)
-        try:
+        with Progress("writing", terminal) as progress:
             report = await engine.admin.rekey(
-                key, lambda done, _all: progress.update({"pages": done}), plain=asked.plain
+                key, lambda done, pages: progress.update({"pages": done, "in all": pages}), plain=asked.plain
             )
-        finally:
-            progress.end()
     terminal.json(named(report))
     how = "it is not encrypted any more" if asked.plain else "only the new key opens it"
     held = f"{counted(report.threads, 'thread')}, {counted(report.events, 'event')}, {size(report.bytes)}"

@@ -3,7 +3,7 @@
 import argparse
 
 from memory_engine.cli.commands import Command, add_thread, existing, positive
-from memory_engine.cli.terminal import Terminal
+from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.excerpts import counted, escaped, number, one_line
 from memory_engine.replay.rereduce import RereduceReport
@@ -29,7 +29,8 @@ async def rereduce(asked: argparse.Namespace, terminal: Terminal) -> int:
             terminal.json({"thread_id": receipt.thread_id, "seq": receipt.seq, "event_id": receipt.event_id})
             terminal.say(f"undone by event {receipt.seq}", "bold")
             return 0
-        report = await thread.replay.rereduce(asked.from_seq or 1, dry_run=asked.dry_run, reason=asked.reason)
+        with Progress("reducing again", terminal):
+            report = await thread.replay.rereduce(asked.from_seq or 1, dry_run=asked.dry_run, reason=asked.reason)
     terminal.json(report)
     _print_rereduction(report, terminal)
     return 0

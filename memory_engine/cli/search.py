@@ -2,8 +2,9 @@
 
 import argparse
 
-from memory_engine.cli.commands import Command, WrongArgument, existing, positive, time, whole
-from memory_engine.cli.terminal import Terminal
+from memory_engine.cli.commands import NEAR_MAX, Command, WrongArgument, existing, positive, time, whole
+from memory_engine.cli.options import did_you_mean
+from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.json_form import named
 from memory_engine.engine import Engine
 from memory_engine.recall.hits import KINDS, Found, hit_lines
@@ -12,7 +13,8 @@ WIDTH_MAX = 100
 
 
 def _declare_thread_search(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("query", metavar="QUERY", help="a question, or words")
+    parser.add_argument("within", metavar="THREAD", nargs="?", help="search this thread (default: as --thread)")
+    parser.add_argument("query", metavar="QUERY", help="a question, or words in quotes")
     parser.add_argument(
         "--thread",
         metavar="THREAD",
@@ -30,7 +32,7 @@ def _declare_thread_search(parser: argparse.ArgumentParser) -> None:
         help=f"only passages of this kind (may be repeated): {', '.join(KINDS)}, or one of your own",
     )
     parser.add_argument("--limit", type=positive, default=10, metavar="N", help="at most N hits (default: 10)")
-    parser.add_argument("--at", type=whole, metavar="SEQ", help="as of this event (with one --thread)")
+    parser.add_argument("--at", type=whole, metavar="SEQ", help="as of this event (with one THREAD)")
     parser.add_argument("--as-of", type=time, metavar="TIME", help="what was true then (UTC unless it names its zone)")
     parser.add_argument(
         "--min-trust",
@@ -42,15 +44,16 @@ def _declare_thread_search(parser: argparse.ArgumentParser) -> None:
 
 async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Search threads for passages, best first."""
-    threads: list[str] = asked.thread or []
+    threads: list[str] = [*([] if asked.within is None else [asked.within]), *(asked.thread or [])]
     if threads and (asked.user or asked.tenant):
-        raise WrongArgument("name what to search: --thread, or --user and --tenant, not both")
+        raise WrongArgument("name what to search: a THREAD, or --user and --tenant, not both")
     if asked.at is not None and len(threads) != 1:
-        raise WrongArgument("--at is a seq within one thread: give one --thread with it")
+        raise WrongArgument("--at is a seq within one thread: give one THREAD with it")
     if asked.at is not None and asked.as_of is not None:
         raise WrongArgument("give --at or --as-of, not both")
     async with existing(asked.db, plugins=asked.plugins) as engine:
-        found = await _search_hits(engine, threads, asked)
+        with Progress("searching", terminal):
+            found = await _search_hits(engine, threads, asked)
         why_nothing = "" if found else await _why_nothing(engine, threads, asked)
     terminal.json(
         {
@@ -71,9 +74,21 @@ async def _why_nothing(engine: Engine, threads: list[str], asked: argparse.Names
         whose = f"of user {asked.user} " if asked.user else ""
         where = f"in tenant {asked.tenant}" if asked.tenant else "without a tenant"
         how = "; --tenant names one, --thread a thread" if not asked.tenant else ""
-        return f"no thread {whose}{where}: nothing was searched{how}; `threads` lists those there are"
+        near = await _near_scope(engine, asked)
+        return f"no thread {whose}{where}: nothing was searched{how}{near or '; `threads` lists those there are'}"
     unknown = [kind for kind in asked.kind or () if kind not in KINDS]
-    return f"nothing was found (embedded kinds are {', '.join(KINDS)})" if unknown else "nothing was found"
+    if not unknown:
+        return "nothing was found"
+    near = did_you_mean(unknown[0], KINDS)
+    return f"nothing was found{near}" if near else f"nothing was found (embedded kinds are {', '.join(KINDS)})"
+
+
+async def _near_scope(engine: Engine, asked: argparse.Namespace) -> str:
+    """Users or tenants of the latest threads whose names are like the one that has none; "" if none is."""
+    found = await engine.threads(order="updated", limit=NEAR_MAX)
+    if asked.tenant:
+        return did_you_mean(asked.tenant, {info.tenant_id for info in found} - {"", asked.tenant})
+    return did_you_mean(asked.user or "", {info.user_id for info in found} - {"", asked.user})
 
 
 async def _search_hits(engine: Engine, threads: list[str], asked: argparse.Namespace) -> Found:

@@ -5,18 +5,33 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TextIO
 
 from attrs import field, frozen
 
-from memory_engine.core.excerpts import Column, Line, escaped, escaped_in_json, one_line, table_lines
+from memory_engine.core.excerpts import Column, Line, duration, escaped, escaped_in_json, one_line, table_lines
 from memory_engine.core.json_form import as_data
 
 WIDTH_ELSEWHERE = 200
 """Columns of a line that goes to a file or a pipe."""
+DRAWN_FIRST_S = 1.0
+"""What is quicker shows no progress."""
+DRAWN_EACH_S = 0.2
+ASKING = threading.Event()
+"""Set while a person is asked for something: no progress is drawn over the question."""
 _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+
+
+def _styled(stream: TextIO, text: str, *styles: str) -> str:
+    """The text in colour, if the stream is a terminal that shows colours."""
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    codes = ";".join(_COLOURS[style] for style in styles)
+    return f"\x1b[{codes}m{text}\x1b[0m" if text and codes else text
 
 
 @frozen
@@ -39,10 +54,7 @@ class Terminal:
 
     def styled(self, text: str, *styles: str) -> str:
         """The text in colour, if the terminal shows colours."""
-        if not self.is_terminal or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-            return text
-        codes = ";".join(_COLOURS[style] for style in styles)
-        return f"\x1b[{codes}m{text}\x1b[0m" if text and codes else text
+        return _styled(self.out, text, *styles)
 
     def say(self, text: str = "", *styles: str) -> None:
         """Print text for people, with control characters escaped."""
@@ -75,6 +87,10 @@ class Terminal:
         """Print a line on standard error."""
         self.err.write(escaped(text) + "\n")
 
+    def error(self, text: str) -> None:
+        """Print on standard error what went wrong."""
+        self.err.write(f"memory-engine: {_styled(self.err, 'error:', 'red')} {escaped(text)}\n")
+
     def lines(self, lines: Iterable[Line]) -> None:
         """Print lines for people, in their styles."""
         for pieces in () if self.as_json else lines:
@@ -90,35 +106,52 @@ class Terminal:
         self.lines(table_lines(heads, rows, self.room))
 
 
-@frozen
 class Progress:
-    """A progress line on standard error, once something takes longer than a second.
+    """A line on standard error about work that takes longer than a second; nothing where that is not a terminal.
 
-    On a terminal the line is overwritten; elsewhere a new line is printed now and then.
+    A context: the line is redrawn several times a second by a thread of its own, since the work may keep the event loop
+    busy, and is gone at the end.
     """
 
-    what: str
-    terminal: Terminal
-    _state: dict[str, float] = field(factory=dict)
+    def __init__(self, what: str, terminal: Terminal) -> None:
+        self._what = what
+        self._err = terminal.err
+        self._counts: Mapping[str, int] = {}
+        self._begun = time.monotonic()
+        self._is_shown = False
+        self._ended = threading.Event()
+        self._drawer = threading.Thread(target=self._draw, daemon=True) if terminal.err.isatty() else None
 
-    def update(self, counts: Mapping[str, int]) -> None:
-        """Show how far it is."""
-        now = time.monotonic()
-        begun = self._state.setdefault("begun", now)
-        every = 0.1 if self.terminal.err.isatty() else 10.0
-        if now - begun < 1 or now - self._state.get("shown", begun) < min(every, now - begun):
-            return
-        self._state["shown"] = now
-        text = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-        line = f"{self.what}: {text}, {now - begun:.0f} s"
-        if self.terminal.err.isatty():
-            self.terminal.err.write(f"\r\x1b[K{one_line(line, shutil.get_terminal_size().columns - 1)}")
-            self.terminal.err.flush()
-        else:
-            self.terminal.warn(line)
+    def __enter__(self) -> "Progress":
+        if self._drawer is not None:
+            self._drawer.start()
+        return self
 
-    def end(self) -> None:
-        """Clear the line."""
-        if "shown" in self._state and self.terminal.err.isatty():
-            self.terminal.err.write("\r\x1b[K")
-            self.terminal.err.flush()
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._drawer is not None:
+            self._drawer.join()
+        if self._is_shown:
+            self._write("")
+
+    def update(self, counts: Mapping[str, int], what: str | None = None) -> None:
+        """Say how far it is, and what is done now if that has changed."""
+        self._counts = counts
+        self._what = what or self._what
+
+    def _draw(self) -> None:
+        waited = DRAWN_FIRST_S
+        while not self._ended.wait(waited):
+            waited = DRAWN_EACH_S
+            if ASKING.is_set():
+                continue
+            self._is_shown = True
+            parts = [f"{count:,} {name}" for name, count in [*self._counts.items()]]
+            seconds = int(time.monotonic() - self._begun)
+            parts.append(f"{seconds} s" if seconds < 60 else duration(seconds))
+            self._write(one_line(f"{self._what}: {', '.join(parts)}", shutil.get_terminal_size().columns - 1))
+
+    def _write(self, line: str) -> None:
+        with suppress(OSError, ValueError):  # nobody is at the terminal any more
+            self._err.write(f"\r\x1b[K{line}")
+            self._err.flush()

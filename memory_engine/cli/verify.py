@@ -31,7 +31,8 @@ async def compact(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Compact a thread now."""
     async with existing(asked.db, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
-        report = await thread.compact(focus=asked.focus)
+        with Progress("compacting", terminal):
+            report = await thread.compact(focus=asked.focus)
         summaries = [await thread.replay.chunk(chunk_id) for chunk_id in report.new_chunks]
     put_compaction(report, summaries, terminal)
     return 0
@@ -70,18 +71,22 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
     check_is_there(asked.db)
     begun = time.perf_counter()
     anchors = await compare(asked.db, asked.anchors, asked.thread) if asked.anchors is not None else Compared()
-    progress = Progress("verifying", terminal)
-    reports = await verify_file(
-        asked.db,
-        jobs=asked.jobs,
-        thread_ids=None if asked.thread is None else [asked.thread],
-        entry_points=asked.plugins.published,
-        plugins=asked.plugins.named,
-        fail_fast=asked.fail_fast,
-        key=key_for(asked.db),
-        progress=lambda threads, events: progress.update({"threads": threads, "events": events}),
-    )
-    progress.end()
+    try:
+        with Progress("verifying", terminal) as progress:
+            reports = await verify_file(
+                asked.db,
+                jobs=asked.jobs,
+                thread_ids=None if asked.thread is None else [asked.thread],
+                entry_points=asked.plugins.published,
+                plugins=asked.plugins.named,
+                fail_fast=asked.fail_fast,
+                key=key_for(asked.db),
+                progress=lambda threads, events: progress.update({"threads": threads, "events": events}),
+            )
+    except ThreadNotFound as error:
+        async with existing(asked.db, read_only=True) as engine:
+            await engine.thread(error.thread_id).info()  # raises it with what was probably meant
+        raise
     seconds = time.perf_counter() - begun
     found = [report.divergence for report in reports if report.divergence is not None]
     events = sum(report.events for report in reports)
@@ -113,7 +118,7 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
             tuple(report.thread_id for report in unloaded),
             tuple(sorted({name for report in unloaded for name in report.unloaded_types})),
         )
-        terminal.warn(f"memory-engine: error: {missing}")
+        terminal.error(f"{missing}")
         if len(unloaded) == len(found) and not anchors.rewritten:
             return FAILED
     if found:
@@ -170,8 +175,15 @@ async def rebuild_threads(asked: argparse.Namespace, terminal: Terminal) -> int:
 async def _rebuilt(engine: Engine, asked: argparse.Namespace, terminal: Terminal) -> _RebuildOutcome:
     views = asked.view if asked.view or not asked.search else []
     chosen_projections(kernel_of(engine).projections, views)  # unknown names are refused before anything is made
-    progress = Progress("rebuilding", terminal)
     outcome = _RebuildOutcome()
+    with Progress("rebuilding", terminal) as progress:
+        await _rebuild_each(engine, asked, views, outcome, progress)
+    return outcome
+
+
+async def _rebuild_each(
+    engine: Engine, asked: argparse.Namespace, views: Sequence[str], outcome: _RebuildOutcome, progress: Progress
+) -> None:
     for thread_id in [asked.thread] if asked.thread is not None else [info.id for info in await engine.threads()]:
         done = sum(report.events for report in outcome.reports)
 
@@ -189,8 +201,6 @@ async def _rebuilt(engine: Engine, asked: argparse.Namespace, terminal: Terminal
                 outcome.failed[thread_id] = error
         else:
             outcome.reports.append(report)
-    progress.end()
-    return outcome
 
 
 def _put_reports(reports: list[RebuildReport], terminal: Terminal) -> None:

@@ -157,17 +157,14 @@ async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
     check_model(asked)
     if asked.model and asked.compactor:
         raise WrongArgument("--model and --compactor: name one of them")
-    progress = Progress("running again", terminal)
     keeps = asked.keep or bool(asked.fork_id)
     async with existing(asked.db, read_only=not keeps) as engine:
         thread = engine.thread(asked.thread)
         await thread.info()
         change = await _change(asked, engine)
         ran = partial(thread.replay.what_if, fork_id=asked.fork_id) if keeps else partial(try_change, handle_of(thread))
-        try:
+        with Progress("running again", terminal) as progress:
             report = await ran(change, progress=lambda done: progress.update({"events": done}))
-        finally:
-            progress.end()
     terminal.json(report if keeps else {**report.as_data(), **named(report, "calls_shared turns")})
     terminal.lines(trial_lines(report, terminal.room))
     if not keeps:

@@ -93,12 +93,12 @@ def counted(value: int, noun: str) -> str:
 
 def size(value: int) -> str:
     """Bytes for people."""
-    amount = float(value)
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if amount < 1000 or unit == "GB":
-            return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
-        amount /= 1000
-    return ""
+    if value < 1000:
+        return counted(value, "byte")
+    amount, units = value / 1000, ["kB", "MB", "GB", "TB"]
+    while round(amount, 1) >= 1000 and len(units) > 1:
+        amount, units = amount / 1000, units[1:]
+    return f"{amount:,.1f} {units[0]}"
 
 
 def duration(seconds: float) -> str:
@@ -107,7 +107,10 @@ def duration(seconds: float) -> str:
         return f"{seconds * 1e6:.0f} µs"
     if seconds < 1:
         return f"{seconds * 1e3:.{1 if seconds < 0.1 else 0}f} ms"
-    return f"{seconds:.1f} s"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def ago(seconds: float) -> str:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from memory_engine.compaction.base import (
     CompactionContext,
@@ -42,6 +42,7 @@ from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.storage.driver import needs_key
 from memory_engine.store.keys import KeySource
+from memory_engine.thread import Thread, handle_of
 from memory_engine.wiring import open as open_engine
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".db")
@@ -133,7 +134,7 @@ class Comparison(JsonForm):
 
 
 async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the two by keyword
-    logs: Sequence[PathLike],
+    logs: Sequence[PathLike | Thread],
     compactors: Sequence[Compactor],
     *,
     policy: CompactionPolicy | None = None,
@@ -144,10 +145,10 @@ async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the t
 ) -> Comparison:
     """Run each log again under each compactor, in memory: nothing is written, and the logs do not change.
 
-    `logs` are files and folders: exported logs, conversations as `memory-engine ingest` takes them, databases (their
-    conversations, without forks). `policy` says when to compact (default: the thread's own, else one for a window of
-    4,000 tokens, so that short logs are compacted too); recorded compactions count for nothing. `plugins` declare the
-    events of the logs; `key_of` gives the key of an encrypted database, by its path.
+    `logs` are threads of an open engine, and files and folders: exported logs, conversations as `memory-engine ingest`
+    takes them, databases (their conversations, without forks). `policy` says when to compact (default: the thread's
+    own, else one for a window of 4,000 tokens, so that short logs are compacted too); recorded compactions count for
+    nothing. `plugins` declare the events of the logs; `key_of` gives the key of an encrypted database, by its path.
 
     Raises `InvalidChange` where there is no compactor, or two of one name, and `ModelNotAllowed`
     for one that calls a model without `call_models`. Files that cannot be read are in `unread`.
@@ -158,24 +159,40 @@ async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the t
     for compactor in compactors:
         if calls_model(compactor) and not call_models:
             raise ModelNotAllowed(f"the compactor {compactor.name!r}")
-    rows: list[CompactorScore] = []
+    scoring = _Scoring(compactors, policy, call_models, progress)
+    for thread in (log for log in logs if isinstance(log, Thread)):
+        await scoring.add(handle_of(thread).kernel, thread.id, thread.id)
     unread: list[Unread] = []
-    for path in files_of(logs):
+    for path in files_of([log for log in logs if not isinstance(log, Thread)]):
         try:
             async with _opened(path, plugins, key_of) as engine:
                 for thread_id in await _conversations(engine):
-                    name = _log_label(path, thread_id)
-                    for compactor in compactors:
-                        if progress is not None:
-                            progress(name, compactor.name)
-                        timed = _Timed(compactor)
-                        change = Change(compactor=timed, policy=policy, call_models=call_models)
-                        rows.append(
-                            evolve(await _score_of(kernel_of(engine), thread_id, change, name), seconds=timed.seconds)
-                        )
-        except (MemoryEngineError, OSError) as error:
+                    await scoring.add(kernel_of(engine), thread_id, _log_label(path, thread_id))
+        except MemoryEngineError as error:
             unread.append(Unread(str(path), str(error)))
-    return Comparison(rows=tuple(rows), unread=tuple(unread))
+        except OSError as error:
+            unread.append(Unread(str(path), error.strerror or str(error)))
+    return Comparison(rows=tuple(scoring.rows), unread=tuple(unread))
+
+
+@frozen
+class _Scoring:
+    """The compactors that each log runs under, and what came of it."""
+
+    compactors: Sequence[Compactor]
+    policy: CompactionPolicy | None
+    call_models: bool
+    progress: ComparisonProgress | None
+    rows: list[CompactorScore] = field(factory=list)
+
+    async def add(self, kernel: Kernel, thread_id: str, name: str) -> None:
+        """Run one log again under each compactor."""
+        for compactor in self.compactors:
+            if self.progress is not None:
+                self.progress(name, compactor.name)
+            timed = _Timed(compactor)
+            change = Change(compactor=timed, policy=self.policy, call_models=self.call_models)
+            self.rows.append(evolve(await _score_of(kernel, thread_id, change, name), seconds=timed.seconds))
 
 
 async def _conversations(engine: Engine) -> list[str]:

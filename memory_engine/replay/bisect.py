@@ -8,7 +8,7 @@ from attrs import field, frozen
 
 from memory_engine.core.arguments import checked_call
 from memory_engine.core.cancellation import kept_time
-from memory_engine.core.excerpts import Line, counted, line, of_event, one_line, plain
+from memory_engine.core.excerpts import Column, Line, line, number, of_event, one_line, plain, table_lines
 from memory_engine.core.json_form import JsonForm, named
 from memory_engine.core.records import RecordedEvent
 from memory_engine.errors import InvalidExpression, NothingToBisect, PredicateFailed
@@ -100,6 +100,8 @@ def bisection_lines(found: Bisection, change: DiffLines) -> Iterator[Line]:
     head = f"it holds from event {found.seq} on: {event.type}, {event.recorded_at:%Y-%m-%d %H:%M:%S}"
     yield line(head, "bold")
     yield line("  " + one_line(of_event(event.event), change.width - 2))
-    asked_at = " ".join(f"{seq}:{'yes' if held else 'no'}" for seq, held in found.asked)
-    yield line(one_line(f"asked at {counted(len(found.asked), 'seq')}: {asked_at}", change.width), "dim")
+    yield from table_lines(
+        [Column("STEP", right=True), Column("AFTER EVENT", right=True), Column("HOLDS")],
+        [(str(n), number(seq), "yes" if held else "no") for n, (seq, held) in enumerate(found.asked, 1)],
+    )
     yield from change.of(found.change)

@@ -35,11 +35,11 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The last line of what a command says that is refused for its words."""
+    """The first line of what a command says that is refused for its words."""
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert 2 == ended.value.code
-    return capsys.readouterr().err.splitlines()[-1]
+    return capsys.readouterr().err.splitlines()[0]
 
 
 def test_every_command_is_in_one_group_and_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,7 +87,7 @@ def test_a_group_alone_lists_its_commands(capsys: pytest.CaptureFixture[str]) ->
     ("words", "meant"),
     [
         (("serach", "x"), "there is no command 'serach'; did you mean search?"),
-        (("--json", "thread"), "did you mean threads?"),
+        (("--no-plugins", "thread"), "did you mean threads?"),
         (("debug", "wyh", "t"), "'debug' has no command 'wyh'; did you mean why?"),
         (("threads", "lsit"), "'threads' has no command 'lsit'; did you mean list?"),
         (("zzzzzz",), "there is no command 'zzzzzz'; `memory-engine --help` lists them"),

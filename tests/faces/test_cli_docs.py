@@ -136,8 +136,19 @@ def test_docs_of_a_seq_that_is_not_there(run: Run, folder: Path) -> None:
 
 @pytest.mark.parametrize("words", [(), ("list",), ("search", "--tenant", "acme")])
 def test_docs_without_what_it_needs(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    """An action, a tenant, a question: argparse says which is missing."""
+    """An action, a tenant, a question: the refusal says which is missing."""
     with pytest.raises(SystemExit) as ended:
         main(["docs", *words])
     assert 2 == ended.value.code
-    assert "required" in capsys.readouterr().err
+    assert " needs " in capsys.readouterr().err
+
+
+def test_a_tenant_without_documents_is_told_the_others(
+    run: Run, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The nearest one, or those there are; JSON stays an empty list."""
+    run("add", str(folder / "refunds.md"))
+    for words in (["list"], ["search", "refunds"]):
+        for tenant, said in (("acmee", "did you mean acme?"), ("zoo", "tenants here: acme")):
+            assert 0 == main(["docs", *words, "--tenant", tenant, "--db", str(tmp_path / "m.db")])
+            assert f"tenant {tenant} has no documents; {said}\n" == capsys.readouterr().out

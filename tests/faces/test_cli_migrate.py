@@ -44,7 +44,7 @@ def test_an_older_database_is_told_and_brought_up_to_date(
     assert f"schema version {version}, this package has {NEWEST}" in out
     assert before == (Path(path).read_bytes(), sorted(tmp_path.iterdir()))
     code, out, _ = run("migrate", "--apply", "--db", path)
-    steps = [line.split()[0] for line in out.splitlines()[:-1]]
+    steps = [line.split()[0] for line in out.splitlines()[1:-1]]
     assert (0, [str(n) for n in range(version + 1, NEWEST + 1)]) == (code, steps)
     assert f"schema version {NEWEST}, brought up from {version}" in out.splitlines()[-1]
     assert NEWEST == version_of(path)

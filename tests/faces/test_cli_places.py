@@ -1,12 +1,13 @@
 """Wherever the command line takes the path of a database it takes a URL, and no password of one is ever shown."""
 
+import argparse
 import json
 from pathlib import Path
 
 import pytest
 
 import memory_engine
-from memory_engine.cli.program import COMMANDS
+from memory_engine.cli.program import COMMANDS, build_parser
 from memory_engine.errors import BackupFailed, SchemaError, StorageBusy, StorageFailed, StorageUnreachable
 from memory_engine.errors.base import is_url, shown_place
 from memory_engine.files.verify_file import verify_file
@@ -64,7 +65,7 @@ WORDS: dict[str, list[list[str]]] = {
     "completion": [],
     "retain": [["rules.toml", "--dry-run"], ["rules.toml", "--yes"]],
     "rewind": [["t", "--to", "1"], ["t", "--redo", "--dry-run"]],
-    "search": [["q", "--thread", "t"]],
+    "search": [["t", "q"], ["q", "--thread", "t"]],
     "show": [["t"]],
     "stats": [[]],
     "threads": [[], ["--order", "updated", "--metadata", "k=v"]],
@@ -122,13 +123,47 @@ def test_an_unreachable_server_is_an_error_that_keeps_the_password(
 def test_a_url_where_none_belongs_is_not_repeated_with_its_password(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The usage that argparse prints shows the words that it does not know."""
-    for words in (("threads", URL), (URL,), ("copy", URL, "x", URL), ("--nonsense", URL)):
-        with pytest.raises(SystemExit):
-            run(*words)
+    """A refusal shows the words that are not known."""
+    for words in (("threads", URL), (URL,), ("copy", URL, "x", URL), ("--nonsense", URL), ("show", "--db", URL)):
+        for form in ((), ("--json",)):
+            with pytest.raises(SystemExit):
+                run(*words, *form)
         told = "".join(capsys.readouterr())
         assert SECRET not in told
         assert told
+
+
+THREAD_FIRST = [
+    ("search", ("kettle",), ("kettle", "--thread", "talk")),
+    ("compare-compactors", (), ("FILE.db",)),
+]
+"""Commands that once had another order: the words after the thread, and the older call."""
+
+
+def test_the_thread_comes_first() -> None:
+    """In every command that takes one; a word that names several things (a file, a thread) may be a thread."""
+    for name, parser in inner_parsers():
+        words = [str(one.metavar) for one in parser._actions if not one.option_strings]
+        assert "THREAD" not in words[1:], name
+
+
+@pytest.mark.parametrize(("command", "words", "older"), THREAD_FIRST)
+def test_the_older_order_still_works(
+    run: Run, folder: Path, command: str, words: tuple[str, ...], older: tuple[str, ...]
+) -> None:
+    """Both do the same."""
+    run("ingest", "talk.jsonl", "--db", "FILE.db")
+    first, before = (run(command, *given, "--db", "FILE.db") for given in (("talk", *words), older))
+    assert (0, 0) == (first[0], before[0])
+    assert first[1].splitlines()[0] == before[1].splitlines()[0]
+
+
+def inner_parsers() -> list[tuple[str, argparse.ArgumentParser]]:
+    """The parser of each command, by its name."""
+    for action in build_parser(COMMANDS)._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return [*action.choices.items()]
+    return []
 
 
 def test_a_url_comes_from_the_environment_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """How text is made to fit and made harmless, and how progress is shown."""
 
+import threading
 from io import StringIO
 
 import pytest
@@ -46,18 +47,42 @@ def test_a_table_in_a_file_is_whole() -> None:
     assert "x" * 500 in out.getvalue()
 
 
-def test_progress_is_silent_for_what_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line comes after a second, then ten seconds later; on a terminal it is written over and cleared."""
-    now = [0.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    plain, screen = StringIO(), Screen()
-    for err in (plain, screen):
-        progress = Progress("verifying", Terminal(err=err))
-        for now[0] in (0.0, 0.9, 1.5, 2.0, 12.0):
-            progress.update({"events": int(now[0] * 10)})
-        progress.end()
-    assert ["verifying: 15 events, 2 s", "verifying: 120 events, 12 s"] == plain.getvalue().splitlines()
-    assert screen.getvalue().endswith("verifying: 120 events, 12 s\r\x1b[K")
+def test_progress_is_for_terminals() -> None:
+    """A pipe gets nothing, and no thread is started for it."""
+    plain = StringIO()
+    before = threading.active_count()
+    with Progress("verifying", Terminal(err=plain)) as progress:
+        progress.update({"events": 3})
+        assert before == threading.active_count()
+    assert "" == plain.getvalue()
+
+
+def test_progress_of_what_is_quick_is_silent() -> None:
+    """Also on a terminal; the thread that would draw is gone at once."""
+    screen = Screen()
+    before = threading.active_count()
+    with Progress("verifying", Terminal(err=screen)) as progress:
+        progress.update({"events": 3})
+    assert ("", before) == (screen.getvalue(), threading.active_count())
+
+
+def test_progress_ends_with_an_error_too() -> None:
+    """The line is cleared, and the error goes on."""
+    screen = Screen()
+    before = threading.active_count()
+
+    def work() -> None:
+        with Progress("verifying", Terminal(err=screen)) as progress:
+            progress.update({"events": 1_234})
+            while not screen.getvalue():
+                threading.Event().wait(0.01)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        work()
+    assert before == threading.active_count()
+    assert screen.getvalue().startswith("\r\x1b[Kverifying: 1,234 events, 1 s")
+    assert screen.getvalue().endswith("\r\x1b[K")
 
 
 def test_texts_are_cut_by_columns() -> None:
@@ -69,14 +94,35 @@ def test_texts_are_cut_by_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.0000021, "2 µs"), (0.0123, "12.3 ms"), (0.2, "200 ms"), (61, "61.0 s")]
+    ("seconds", "text"),
+    [
+        (0.0000021, "2 µs"),
+        (0.0123, "12.3 ms"),
+        (0.2, "200 ms"),
+        (59.94, "59.9 s"),
+        (59.96, "1 min 0 s"),
+        (61, "1 min 1 s"),
+        (3_599.6, "1 h 0 min"),
+        (7_380, "2 h 3 min"),
+    ],
 )
 def test_times_are_for_people(seconds: float, text: str) -> None:
     """Each magnitude has its unit."""
     assert text == duration(seconds)
 
 
-@pytest.mark.parametrize(("count", "text"), [(999, "999 bytes"), (1_500, "1.5 kB"), (2_100_000, "2.1 MB")])
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1_500, "1.5 kB"),
+        (999_960, "1.0 MB"),
+        (2_100_000, "2.1 MB"),
+        (3_400_000_000_000, "3.4 TB"),
+    ],
+)
 def test_sizes_are_for_people(count: int, text: str) -> None:
     """Each magnitude has its unit."""
     assert text == size(count)

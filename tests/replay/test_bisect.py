@@ -180,8 +180,10 @@ def test_what_people_see(database: str, run: Run) -> None:
     code, out, _ = run("bisect", "t", "--expr", "'compacted' in [c.type for c in chunks]", "--db", database)
     lines = out.splitlines()
     assert (0, True) == (code, lines[0].startswith("it holds from event 6 on: compaction_completed, "))
-    assert lines[2].startswith("asked at 5 seqs: 0:no 7:yes ")
-    assert lines[3].startswith("t, event 5 → event 6: ")
+    assert [["STEP", "AFTER", "EVENT", "HOLDS"], ["1", "0", "no"], ["2", "7", "yes"]] == [
+        line.split() for line in lines[2:5]
+    ]
+    assert lines[8].startswith("t, event 5 → event 6: ")
     assert any("stands for 4 chunks" in line for line in lines)
 
 

@@ -272,6 +272,26 @@ def test_the_command_says_what_it_cannot_compare(tmp_path: Path, run: Run, words
     assert (2, True) == (code, said in err)
 
 
+def test_the_command_compares_a_thread(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread of --db gives what its file gives, and stays as it is; a typo is told from a missing file."""
+    monkeypatch.chdir(tmp_path)
+    file = chat(tmp_path / "talk.json", 14)
+    assert 0 == run("ingest", str(file), "--db", "x.db")[0]
+    before = run("stats", "--db", "x.db", "--json")[1]
+    of_thread, of_file = (
+        json.loads(run("compare-compactors", one, "--threshold", "6", "--db", "x.db", "--json")[1])["logs"]
+        for one in ("talk", "talk.json")
+    )
+    assert ["talk", "talk.json"] == [rows[0]["log"] for rows in (of_thread, of_file)]
+    untimed = [[{**row, "log": "", "seconds": 0} for row in rows] for rows in (of_thread, of_file)]
+    assert untimed[0] == untimed[1]
+    assert before == run("stats", "--db", "x.db", "--json")[1]
+    code, _, err = run("compare-compactors", "tlak", "--db", "x.db")
+    assert (2, True) == (code, "thread 'tlak' does not exist; did you mean talk?" in err)
+    code, out, err = run("compare-compactors", "talk", "none.json", "--threshold", "6", "--db", "x.db")
+    assert (1, True, True) == (code, "talk" in out, "none.json: No such file or directory\n" in err)
+
+
 def test_a_file_that_cannot_be_read_is_exit_code_1(tmp_path: Path, run: Run) -> None:
     """The others are compared all the same."""
     good = chat(tmp_path / "a.json", 9)
