@@ -85,7 +85,8 @@ def test_nothing_found_says_what_was_searched(run: Run) -> None:
     """No thread of that user, or a kind that there is not, is no mere miss."""
     assert "no thread of user u1 without a tenant: nothing was searched" in run("puppy", "--user", "u1")[1]
     assert "no thread in tenant acm: nothing was searched" in run("puppy", "--tenant", "acm")[1]
-    assert "kinds are message, tool" in run("puppy", "--thread", "talk", "--kind", "messages")[1]
+    assert "nothing was found; did you mean message?\n" == run("puppy", "--thread", "talk", "--kind", "messages")[1]
+    assert "kinds are message, tool" in run("puppy", "--thread", "talk", "--kind", "xyz")[1]
     assert "nothing was found\n" == run("zebra", "--thread", "talk")[1]
 
 

@@ -36,7 +36,8 @@ async def test_killed_processes_lose_nothing_that_was_acknowledged() -> None:
     """Eight deaths, with compactions under way and several senders for each thread."""
     row = Row(new_url())
     words = "-m", "tests.processes.crash_child", row.path, "seed", str(LIVES)
-    server = await create_subprocess_exec(sys.executable, *words, stdin=PIPE, stdout=PIPE, cwd=ROOT)
+    # a line names all events of a life, and a quick machine has many
+    server = await create_subprocess_exec(sys.executable, *words, stdin=PIPE, stdout=PIPE, cwd=ROOT, limit=1 << 26)
     assert server.stdout is not None
     assert server.stdin is not None
     while line := await server.stdout.readline():
