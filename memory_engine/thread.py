@@ -443,7 +443,7 @@ def handle_of(thread: Thread | ThreadHandle) -> ThreadHandle:
 
 
 def _handles_of(threads: Sequence[Thread]) -> Sequence[ThreadHandle]:
-    """Their handles. What is not a sequence goes through: it is refused, by its name, where it would be used."""
+    """Return the handles of threads. Pass on anything that is not a sequence: its reader refuses it by name."""
     if not isinstance(cast("object", threads), Sequence):
         return cast("Sequence[ThreadHandle]", threads)
     return [handle_of(one) for one in threads]

@@ -186,7 +186,7 @@ def _options(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def _unknown_options(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
-    """Options among the words that the command does not have; what follows `--` is none."""
+    """Return the options that the command does not have. Words after `--` are not options."""
     given = words[: words.index("--")] if "--" in words else words
     known = _options(parser)
     names = (word.partition("=")[0] for word in given if re.fullmatch(r"--?[A-Za-z][^\s]*", word))

@@ -104,7 +104,7 @@ class Rewinds:
         return ShownEvents(merged([*own, *((one, one) for one in facts)])) if own or facts else ALL_SHOWN
 
     def then(self, rewind: Rewind) -> ShownEvents:
-        """What would be shown after a further rewind of the thread itself."""
+        """Return the events shown after one more rewind of this thread."""
         _, facts = self._at(rewind.seq)
         return ShownEvents(merged([*self._after(rewind), *((one, one) for one in facts)]))
 

@@ -18,7 +18,7 @@ from memory_engine.store.passages import PLACES_BITS, THREAD_BITS
 DECIDED = "decided"
 """Signal of a hit that is lifted because a decision says that it replaces another."""
 THREADS_READ = 8
-"""Of a search over many threads, so many of those with the best hits are asked for their decisions."""
+"""Maximum number of threads whose decisions one search reads: those with the best hits."""
 ADDED_MAX = 20
 """Maximum number of replacements of one hit that join the hits of a search: the newest."""
 RANKED_READ = 80

@@ -151,7 +151,7 @@ class Folder:
                 found.left_out.append(UnrecordedFile(path, error.strerror or "it cannot be read"))
 
     def _add(self, found: Scan, path: str, place: tuple[int, str, os.stat_result]) -> None:
-        """Read one file, unless it is as it was when it was last read and its content is known."""
+        """Read one file. Skip it if it has not changed since the last scan and its content is known."""
         parent, name, about = place
         executable = bool(about.st_mode & stat.S_IXUSR)
         known, recorded = found.known, found.recorded.get(path, "")

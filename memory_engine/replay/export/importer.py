@@ -150,7 +150,7 @@ class _Import:
                 raise ThreadExists(thread_id)
 
     def _check_stand_ins(self, batch: FileBatch, thread_id: str) -> None:
-        """Hashes vouch for all but the stand-ins of redacted texts: these must decode to an event all the same."""
+        """Check that redacted rows still decode to events: hashes do not cover the texts that replaced theirs."""
         for row in batch.rows:
             if is_redacted(row):
                 try:

@@ -128,7 +128,7 @@ class TalkStatement(msgspec.Struct, array_like=True):
 
 
 class TalkMessage(msgspec.Struct, array_like=True):
-    """A message of a person, or of the agent that leads, with what this agent did before the next one.
+    """A message from a person or the parent agent, and what this agent did before the next one.
 
     `asked` is the agent's last question before it, of the event at `asked_at`. `is_reply`: the agent said something
     since the message before; `told` are the terms of its statements that the agent used then. `terms` are those of
