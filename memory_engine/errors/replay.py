@@ -231,7 +231,8 @@ class UnknownReducer(InvalidInput, KeyError):
     near: tuple[str, ...]
 
     def __str__(self) -> str:
-        which = f"did you mean {' or '.join(self.near)}?" if self.near else "`engine.kernel.reducers.names()` has all"
+        has_all = "`engine.reducers` of an engine without this plug-in has all names"
+        which = f"did you mean {' or '.join(self.near)}?" if self.near else has_all
         return f"there is no reducer {self.name!r} to replace; {which}"
 
 
