@@ -179,6 +179,9 @@ class Engine:
         policy: CompactionPolicy | None = None,
     ) -> Thread:
         """The thread with this id, created if it does not exist; tasks and processes that race all get the same thread."""
+    @property
+    def reducers(self) -> tuple[str, ...]:
+        """The names of the reducers that the engine runs; a plug-in may replace each (`Plugin.replaces_reducer`)."""
     def register_compactor(self, compactor: Compactor) -> None:
         """Ask this compactor before all others."""
     def search(
