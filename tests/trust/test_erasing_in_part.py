@@ -27,7 +27,7 @@ FILLER = "filler 077 "
 @pytest.fixture(autouse=True)
 def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every file counts as a large one, of which no sample is read: that would be all of it."""
-    monkeypatch.setattr(erasing, "WHOLE_MAX", 0)
+    monkeypatch.setattr(SQLiteStore, "is_large", True)
     monkeypatch.setattr(erasing, "SAMPLE", (0, 1))
 
 
