@@ -229,7 +229,7 @@ class Admin:
         """
         await life.unarchive(self._thread)
 
-    async def erase(
+    async def erase(  # noqa: PLR0913 - an act and what is said with it, by keyword
         self,
         event_ids: Sequence[str] = (),
         *,
@@ -237,17 +237,23 @@ class Admin:
         by: str = "",
         reason: str = "",
         dry_run: bool = False,
+        prove: bool = False,
     ) -> "erasing.ErasureReport":
         """Destroy the bytes of events, by id or seq, and all derived from them: see docs/how-to/forget-and-erase.md.
 
         The thread forgets them; then stand-ins replace their texts in the log, in forks, and in the events of their
         facts in other threads, and the file's free space is zeroed. One more event names the erased ones, so that the
-        chain verifies. If a process dies on the way, the next one finishes the act. `dry_run` only counts. Raises
+        chain verifies. If a process dies on the way, the next one finishes the act. `dry_run` only counts.
+
+        A database over 64 MiB is not read whole: pages that the act wrote and free ones are zeroed and searched, and a
+        sample of the rest; the proof's `ok` is `None` then. `prove` has all of it zeroed and searched. Raises
         `EventNotFound`, `SeqNotInLog`, `InvalidArgument` if no event is named, `LegalHold`, and `ErasureUnfinished` if
         a process reads old pages of the file.
         """
         await imported(erasing)
-        return await erasing.erase(self._thread, event_ids=event_ids, seqs=seqs, by=by, reason=reason, dry_run=dry_run)
+        return await erasing.erase(
+            self._thread, event_ids=event_ids, seqs=seqs, by=by, reason=reason, dry_run=dry_run, prove=prove
+        )
 
     async def delete(self, *, by: str = "", reason: str = "") -> "erasing.ErasureReport":
         """Destroy the log, the state, and what its facts became in other threads: an act like `erase`.

@@ -612,6 +612,7 @@ class Admin:
         by: str = "",
         reason: str = "",
         dry_run: bool = False,
+        prove: bool = False,
     ) -> ErasureReport:
         """Destroy the bytes of events, by id or seq, and all derived from them: see docs/how-to/forget-and-erase.md."""
     def hold(self, *, reason: str = "", by: str = "") -> StandingHold:
