@@ -29,7 +29,9 @@ _TOOLS = frozenset({"tool_result", "tool_error", "skill_result", "skill_error"})
 _AGENTS = frozenset({"subagent_result", "subagent_error", "llm_subagent_message"})
 _WRITTEN = frozenset({"scratchpad_written"})
 """Types of events that say nothing of what their words are drawn from."""
-_NOT_BY_SOURCES = STEPS | STICKY
+_SHARED = frozenset({"pattern_proposed", "pattern_approved", "pattern_rejected", "pattern_revoked"})
+"""Types of a person's acts on what leaves a tenant: what has left is withdrawn, once its line is hidden."""
+_NOT_BY_SOURCES = STEPS | STICKY | _SHARED
 
 
 class QuarantineSource(msgspec.Struct, frozen=True):

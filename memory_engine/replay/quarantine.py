@@ -88,12 +88,12 @@ class QuarantineReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
 async def quarantine(thread: ThreadHandle, source: str, *, dry_run: bool, by: str, reason: str) -> QuarantineReport:
     """See `Thread.quarantine`."""
-    return await _Act(thread.kernel, thread, await _named(thread, source), False, by, reason).run(dry_run=dry_run)
+    return await _Act(thread.kernel, thread, await _named(thread, source), False, by, reason, dry_run).run()
 
 
 async def release(thread: ThreadHandle, source: str, *, dry_run: bool, by: str, reason: str) -> QuarantineReport:
     """See `Thread.release`."""
-    return await _Act(thread.kernel, thread, await _named(thread, source), True, by, reason).run(dry_run=dry_run)
+    return await _Act(thread.kernel, thread, await _named(thread, source), True, by, reason, dry_run).run()
 
 
 async def quarantines(thread: ThreadHandle) -> tuple[Quarantine, ...]:
@@ -140,48 +140,70 @@ class _Act:
     thread: ThreadHandle
     source: str
     ends: bool
-    by: str
-    reason: str
+    by: str = ""
+    reason: str = ""
+    dry_run: bool = False
     made: list[tuple[str, Change]] = field(factory=list, init=False)
     """What other threads have recorded."""
 
-    async def run(self, *, dry_run: bool) -> QuarantineReport:
+    async def run(self) -> QuarantineReport:
         """Do it, or only report it."""
         checked_text("by", self.by)
         checked_text("reason", self.reason)
-        if not dry_run:
+        if not self.dry_run:
             self.kernel.check_writable("a release" if self.ends else "a quarantine")
         state = await self.thread.state()
         change = await self._change(self.thread.id, state, "")
         others = await self._others(change)
-        is_known = ((self.source, "") in await standing_in(self.kernel, self.thread.id)) is not self.ends
-        if is_known and not change and not await self._any_left(others):
+        if await self._is_known() and not change and not await self._any_left(others):
             raise CannotQuarantine(self.thread.id, self.source, "released" if self.ends else "quarantined")
-        if dry_run:
+        if self.dry_run:
             for thread_id, ids in others.items():
                 there = ThreadHandle(self.kernel, thread_id)
                 if await there.exists():
                     change_there = await self._change(thread_id, await there.state(), self.thread.id, ids)
                     self.made.append((thread_id, change_there))
             return await self._report(0, state, change)
-        relay = self.kernel[Relay]
-        async with relay.attended(self.thread.id):
-            seq, state, change = (0, state, change) if is_known and not change else await self._record_own()
-            await self._spread(await self._others(change))
-            await relay.deliver(self.thread.id)
+        async with self.kernel[Keeper].acting(self.thread.id):
+            seq, state, change = await self._record_everywhere()
         return await self._report(seq, state, change)
 
+    async def _record_everywhere(self) -> tuple[int, State, Change]:
+        """Record it here and where it leads; an error of another thread is raised at the end."""
+        errors: list[MemoryEngineError] = []
+        async with self.kernel[Relay].attended(self.thread.id):
+            seq, state, change = await self._record_own()
+            try:
+                await self.kernel[Relay].deliver(self.thread.id)
+            except MemoryEngineError as error:
+                errors.append(error)
+            errors += await self._spread(await self._others(change))
+        if errors:
+            raise errors[0]
+        return seq, state, change
+
     async def _record_own(self) -> tuple[int, State, Change]:
+        """Record it in the thread itself, unless it is there already and changes nothing."""
         runtime = await self.thread.runtime()
-        made: list[tuple[State, Change]] = []
+        made: list[tuple[State, Change, tuple[RewindReach, ...]]] = []
 
         async def make() -> NewEvent:
-            made.append((runtime.state, await self._change(self.thread.id, runtime.state, "")))
-            state, change = made[-1]
-            return NewEvent(self._event(change, state, "", await self._reach(change)))
+            change = await self._change(self.thread.id, runtime.state, "")
+            made.append((runtime.state, change, await self._reach(change)))
+            return NewEvent(self._event(change, runtime.state, "", made[-1][2]))
 
-        receipt = await self.kernel[CompactionService].commit(runtime, make)
-        return receipt.seq, *made[-1]
+        async with self.kernel[Keeper].recording(self.thread.id):
+            if await self._is_known() and not await self._change(self.thread.id, runtime.state, ""):
+                return 0, runtime.state, Change()
+            seq = (await self.kernel[CompactionService].commit(runtime, make)).seq
+        state, change, reach = made[-1]
+        for one in reach:
+            self.made.append((scope_of(self.kernel, one.destination).id, Change(one.hidden, one.shown)))
+        return seq, state, change
+
+    async def _is_known(self) -> bool:
+        """Whether the source is quarantined, or released, in the thread already."""
+        return ((self.source, "") in await standing_in(self.kernel, self.thread.id)) is not self.ends
 
     def _event(self, change: Change, state: State, of: str, reach: tuple[RewindReach, ...] = ()) -> SourceQuarantined:
         return SourceQuarantined(
@@ -216,12 +238,7 @@ class _Act:
         if of:
             await self._record_there(self.thread, (), of)
             return
-        change = await self._change(self.thread.id, await self.thread.state(), "")
-        if change:
-            async with self.kernel[Relay].attended(self.thread.id):
-                await self._record_own()
-                await self.kernel[Relay].deliver(self.thread.id)
-        await self._spread(await self._others(change))
+        await self._record_everywhere()
 
     # other threads
 
@@ -235,6 +252,8 @@ class _Act:
         found = []
         for destination, arrivals in reach.items():
             target = scope_of(self.kernel, destination).id
+            if target == self.thread.id:
+                continue
             if self.ends:
                 there = await self._change_there(target)
                 if there is not None and not (there.removed or there.restored):
@@ -287,7 +306,8 @@ class _Act:
                 arrived.setdefault(scope_of(self.kernel, fact.destination).id, []).append(fact.arrival)
         for target, arrivals in arrived.items():
             yield target, arrivals
-        for other, copies in (await recalled.elsewhere(self.kernel, thread_id, ids)).items():
+        drop = not self.dry_run
+        for other, copies in (await recalled.elsewhere(self.kernel, thread_id, ids, drop=drop)).items():
             yield other, copies
 
     async def _holding(self) -> list[str]:
@@ -311,8 +331,8 @@ class _Act:
         there = ThreadHandle(self.kernel, thread_id)
         return await there.exists() and bool(await self._change(thread_id, await there.state(), self.thread.id, ids))
 
-    async def _spread(self, others: Mapping[str, set[str]]) -> None:
-        """Record it in other threads that hold copies, or chunks of facts. The first error is raised at the end."""
+    async def _spread(self, others: Mapping[str, set[str]]) -> list[MemoryEngineError]:
+        """Record it in other threads that hold copies, or chunks of facts. Returns their errors."""
         errors: list[MemoryEngineError] = []
         for thread_id, ids in others.items():
             try:
@@ -322,13 +342,10 @@ class _Act:
                 continue
             except MemoryEngineError as error:
                 errors.append(error)
-        if errors:
-            raise errors[0]
+        return errors
 
     async def _record_there(self, other: ThreadHandle, ids: Collection[str], of: str = "") -> None:
         runtime, of = await other.runtime(), of or self.thread.id
-        if not self.ends and not await self._change(other.id, runtime.state, of, ids):
-            return
         made: list[tuple[str, Change]] = []
 
         async def make() -> NewEvent:
@@ -336,8 +353,10 @@ class _Act:
             made.append((other.id, change))
             return NewEvent(self._event(change, runtime.state, of))
 
-        await self.kernel[CompactionService].commit(runtime, make)
-        self.made.append(made[-1])
+        async with self.kernel[Keeper].recording(other.id):
+            if self.ends or await self._change(other.id, runtime.state, of, ids):
+                await self.kernel[CompactionService].commit(runtime, make)
+                self.made.append(made[-1])
 
     # the report
 
@@ -391,7 +410,7 @@ class Keeper:
         self._kernel = kernel
         self._kept: dict[str, tuple[int, int, Reliance]] = {}
         """What rests on the sources of a thread; the seqs of its last quarantine and of the last event noted."""
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     def watch(self, runtime: ThreadRuntime) -> None:
         """Look after each commit, from now on."""
@@ -412,11 +431,19 @@ class Keeper:
         """Bring the quarantines of a thread up to date."""
         if self._kernel.config.read_only:
             return
-        async with self._locks.setdefault(thread_id, asyncio.Lock()):
+        async with self.acting(thread_id):
             if await self._is_due(thread_id):
                 thread = ThreadHandle(self._kernel, thread_id)
                 for source, of in await standing_in(self._kernel, thread_id):
-                    await _Act(self._kernel, thread, source, False, "", "").follow(of)
+                    await _Act(self._kernel, thread, source, False).follow(of)
+
+    def acting(self, thread_id: str) -> asyncio.Lock:
+        """Held while a quarantine of a thread changes, here and in others."""
+        return self._locks.setdefault(("acting", thread_id), asyncio.Lock())
+
+    def recording(self, thread_id: str) -> asyncio.Lock:
+        """Held while a change is read and recorded in one thread, and no other lock is asked for."""
+        return self._locks.setdefault(("recording", thread_id), asyncio.Lock())
 
     async def _is_due(self, thread_id: str) -> bool:
         """Whether anything has come since the last quarantine that rests on a source."""

@@ -170,12 +170,16 @@ class Return:
         opened = await Opened.of(self.reader, self.thread_id, summary, self.was, self.now)
         brought = {one.original for one in event.restored}
         copies = [one.id for one in opened.chunks if one.id in brought]
+        hidden = [one for one in opened.chunks if one.id not in brought]
+        if hidden and all(one.id in self._done for one in hidden):  # a later version of the summary brought them
+            return iter(())
         fates = [aftermath.fate(one) for one in copies]
         if not self.still.opens(summary) and all(fate.status == "live" for fate in fates):
             self.removed.extend(fate.chunk_id for fate in fates)
+            self._done.update(one.id for one in opened.chunks)
             return iter([(summary.id, fates[0].chunk_id if fates else "")])
         opened.put_instead(draft, placed, opened.chunks)
-        gone = [one for one in opened.chunks if one.id not in brought and not self.still.holds(one)]
+        gone = [one for one in hidden if self._is_due(one) and not self.still.holds(one)]
         return iter([(one.id, "") for one in gone if not aftermath.standing(one.id)])
 
 

@@ -21,7 +21,7 @@ SECRET = "zebra"
 def from_mail(n: int) -> list[e.Event]:
     """A call of the tool and its result."""
     call = e.LlmToolCall(calls=(ToolCall(f"m{n}", "mail", "{}"),))
-    return [call, e.ToolResult(call_id=f"m{n}", name="mail", content=f"The {SECRET} says word {n}.")]
+    return [call, e.ToolResult(call_id=f"m{n}", name="mail", content=f"{SECRET} says word {n}.")]
 
 
 @settings(max_examples=40)
@@ -88,7 +88,7 @@ class Careful(Story):
         if kind == MAIL:
             await self.thread.dispatch_all(from_mail(100 + head))
         elif kind == LEARN:
-            await self.thread.scratchpad.write(f"{'The ' + SECRET + ' said' if not self.is_hidden else 'A note'} {head}")
+            await self.thread.scratchpad.write(f"{head}: {'A note' if self.is_hidden else SECRET}")
             await self.thread.dispatch(e.UserMessage(content="I see."))
         elif kind == QUARANTINE:
             await self.thread.quarantine("tool:mail", by="a person")
