@@ -364,37 +364,24 @@ class Thread(OldThreadNames):
         return await rewinding.rewind(self._handle, moment, redo=redo, dry_run=dry_run, reason=reason)
 
     async def quarantine(
-        self, source: str, *, dry_run: bool = False, by: str = "", reason: str = ""
+        self, source: str, *, release: bool = False, dry_run: bool = False, by: str = "", reason: str = ""
     ) -> "quarantining.QuarantineReport":
-        """Hide what rests on a source, here and in other threads, until `release`: nothing is forgotten.
+        """Hide what rests on a source, here and in other threads, by a recorded act; with `release` it comes back.
 
         `source` is `tool:NAME`, `document:ID`, `agent:ID`, `event:SEQ_OR_ID`, `origin:NAME` (see `min_trust`) or
-        `everything`. What comes from it later is hidden, too. `by` says who does it. `dry_run` only reports what would
-        change. Waits for a running compaction. A second call continues one that was cut short.
+        `everything`. What comes from it later is hidden, too. Nothing is forgotten: a release shows all that no other
+        quarantine hides. `by` says who does it; `dry_run` only reports what would change. Waits for a running
+        compaction. A second call continues one that was cut short.
 
         Raises `CannotQuarantine` if nothing would change, `InvalidArgument`, `SeqNotInLog`, `EventNotFound`,
-        `EventTooLarge` if the chunks that come in the place of summaries exceed the maximum size of an event, and what
-        `dispatch` raises. An error from another thread is raised at the end, when all is recorded here.
+        `EventTooLarge` if the chunks that come exceed the maximum size of an event, and what `dispatch` raises. The
+        error of another thread is raised at the end, when all is recorded here.
         """
         self._handle.check_present("a quarantine")
         await imported(quarantining)
-        return await quarantining.quarantine(self._handle, source, dry_run=dry_run, by=by, reason=reason)
-
-    async def release(
-        self, source: str, *, dry_run: bool = False, by: str = "", reason: str = ""
-    ) -> "quarantining.QuarantineReport":
-        """End the quarantine of a source: what it hid comes back, unless another one hides it, or it was forgotten.
-
-        Raises what `quarantine` raises.
-        """
-        self._handle.check_present("a release")
-        await imported(quarantining)
-        return await quarantining.release(self._handle, source, dry_run=dry_run, by=by, reason=reason)
-
-    async def quarantines(self) -> "tuple[quarantining.Quarantine, ...]":
-        """The quarantines in force, in the order in which they began."""
-        await imported(quarantining)
-        return await quarantining.quarantines(self._handle)
+        return await quarantining.quarantine(
+            self._handle, source, release=release, dry_run=dry_run, by=by, reason=reason
+        )
 
     async def fork(
         self, at: int | None = None, *, thread_id: str = "", metadata: Mapping[str, str] | None = None

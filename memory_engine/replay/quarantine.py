@@ -19,7 +19,7 @@ from attrs import field, frozen
 
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core import excerpts
-from memory_engine.core.arguments import checked_text
+from memory_engine.core.arguments import checked_flag, checked_text
 from memory_engine.core.chain import decode_event
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.clock import to_datetime
@@ -86,18 +86,17 @@ class QuarantineReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     answers: tuple[LearnedElsewhere, ...]
 
 
-async def quarantine(thread: ThreadHandle, source: str, *, dry_run: bool, by: str, reason: str) -> QuarantineReport:
+async def quarantine(  # noqa: PLR0913 - those of `Thread.quarantine`
+    thread: ThreadHandle, source: str, *, release: bool, dry_run: bool, by: str, reason: str
+) -> QuarantineReport:
     """See `Thread.quarantine`."""
-    return await _Act(thread.kernel, thread, await _named(thread, source), False, by, reason, dry_run).run()
-
-
-async def release(thread: ThreadHandle, source: str, *, dry_run: bool, by: str, reason: str) -> QuarantineReport:
-    """See `Thread.release`."""
-    return await _Act(thread.kernel, thread, await _named(thread, source), True, by, reason, dry_run).run()
+    checked_flag("release", release)
+    checked_flag("dry_run", dry_run)
+    return await _Act(thread.kernel, thread, await _named(thread, source), release, by, reason, dry_run).run()
 
 
 async def quarantines(thread: ThreadHandle) -> tuple[Quarantine, ...]:
-    """See `Thread.quarantines`."""
+    """See `Admin.quarantines`."""
     if not await thread.exists():
         return ()
     known = await standing_in(thread.kernel, thread.id, await thread.upto(None))

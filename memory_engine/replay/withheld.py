@@ -151,7 +151,16 @@ class Return:
             elif not self.still.holds(placed.chunk) and not aftermath.standing(chunk_id):
                 taken[chunk_id] = ""
         if taken:
-            self.restored.extend(restored_chunks(draft.freeze(before.seq), aftermath, taken))
+            base = draft.freeze(before.seq)
+            self.restored.extend(self._named(one, base) for one in restored_chunks(base, aftermath, taken))
+
+    def _named(self, one: RestoredChunk, base: State) -> RestoredChunk:
+        """The chunk under its own name, where none has taken that since: several may share one."""
+        chunk = base.get(one.original)
+        if one.name or chunk is None or not chunk.name:
+            return one
+        is_free = all(base.get(other.id) is not None for other in self.now.bearers(chunk.name))
+        return replace(one, name=chunk.name) if is_free else one
 
     def _is_due(self, chunk: Chunk) -> bool:
         """Whether a chunk was not put back already, rewound or cleared since."""

@@ -46,7 +46,7 @@ async def test_a_release_gives_back_what_a_quarantine_hid(
         if source in ("tool:mail", "origin:tool", "everything"):
             assert SECRET not in str(await picture(thread))
         await checked(thread)
-        await thread.release(source)
+        await thread.quarantine(source, release=True)
         assert before == await picture(thread)
         await checked(thread)
 
@@ -94,7 +94,7 @@ class Careful(Story):
             await self.thread.quarantine("tool:mail", by="a person")
             self.is_hidden = True
         elif kind == RELEASE:
-            await self.thread.release("tool:mail")
+            await self.thread.quarantine("tool:mail", release=True)
             self.is_hidden = False
         elif kind == 10:
             await self.thread.rewind(number % (head + 1))
