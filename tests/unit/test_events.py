@@ -96,7 +96,7 @@ SAMPLES: tuple[Event, ...] = (
         e.RewindReach(e.Destination("user", "u1", "acme"), ("fact:ab.0",), ("fact:cd.0",)),
     ), restored=(e.RestoredChunk(original="1.0", type="note", retention="critical", category="memory",
                                  parent_ids=("1.0",), content="Paid."),)),
-    e.SourceQuarantined(source="tool:mail", hidden=("e1",), removed=("2.0",), of="t1", by="Ann", reason="hacked", seen=8,
+    e.SourceQuarantined(source="tool:mail", hidden=("e1",), removed=("2.0",), of="t1", by="Ann", reason="bad", seen=8,
                         reach=(e.RewindReach(e.Destination("user", "u1", "acme"), ("fact:ab.0",)),), restored=(
         e.RestoredChunk(original="1.0", type="note", retention="critical", category="memory", parent_ids=("1.0",),
                         content="Paid."),)),
