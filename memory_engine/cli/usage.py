@@ -59,6 +59,8 @@ EXAMPLES = {
     "restore-files": "restore-files {thread} --to work --dry-run",
     "retain": "retain rules.toml --dry-run",
     "rewind": "rewind {thread} --to 3 --dry-run",
+    "quarantine": "quarantine {thread} tool:read_mail --dry-run",
+    "release": "release {thread} tool:read_mail",
     "search": "search {thread} 'where is the order?'",
     "show": "show {thread} --at 3",
     "stats": "stats --chart",

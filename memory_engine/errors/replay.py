@@ -272,6 +272,18 @@ class CannotRewind(InvalidInput):
 
 
 @facts
+class CannotQuarantine(InvalidInput):
+    """A quarantine or a release that would change nothing. Nothing was written."""
+
+    thread_id: str
+    source: str
+    state: str
+
+    def __str__(self) -> str:
+        return f"{cut(self.source)} is {self.state} in thread {self.thread_id!r} already: nothing was written"
+
+
+@facts
 class MissingTimeZones(InvalidInput):
     """A time zone is named on a machine without a time zone database."""
 
