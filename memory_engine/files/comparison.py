@@ -201,13 +201,13 @@ async def conversations_of(engine: Engine) -> list[str]:
     return [info.id for info in await engine.threads(kind="conversation") if info.forked_from is None]
 
 
-def files_of(logs: Sequence[PathLike]) -> list[Path]:
+def files_of(logs: Sequence[PathLike], suffixes: tuple[str, ...] = SUFFIXES) -> list[Path]:
     """The files, and those of the folders by name, however deep, each once; no link that leads out of its folder."""
     found: dict[Path, None] = {}
     for path in map(Path, logs):
         if path.is_dir():
             root = path.resolve()
-            inside = (file for file in sorted(path.rglob("*")) if file.name.endswith(SUFFIXES) and file.is_file())
+            inside = (file for file in sorted(path.rglob("*")) if file.name.endswith(suffixes) and file.is_file())
             found.update((file, None) for file in inside if file.resolve().is_relative_to(root))
         else:
             found[path] = None

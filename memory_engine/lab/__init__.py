@@ -1,8 +1,8 @@
 """The regression lab: recorded threads under another compactor, model, prompt, policy, ranker or version.
 
-    report = await lab.run(["logs/"], "change.toml")
-    print(report)
-    assert report.safe
+report = await lab.run(["logs/"], "change.toml")
+print(report)
+assert report.safe
 """
 
 from memory_engine.lab.change import LabChange, Question, Thresholds, read_change

@@ -19,7 +19,7 @@ from memory_engine.context.context import Context
 from memory_engine.context.thread_context import standing_blocks
 from memory_engine.context.unsaid import with_unsaid
 from memory_engine.core.chain import decode_row
-from memory_engine.core.events.compaction import STEPS
+from memory_engine.core.events.compaction import STEPS, CompactionFailed
 from memory_engine.core.events.memory import SessionStarted
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import DEFAULT_WINDOW, CompactionPolicy
@@ -31,7 +31,7 @@ from memory_engine.lab.change import CompactionTable, LabChange, Question, is_pl
 from memory_engine.options import Models, Parts
 from memory_engine.plugins import Plugin, plugin_at
 from memory_engine.recall.ranking import rank
-from memory_engine.replay.cache_breaks import CacheBreak, Runs
+from memory_engine.replay.cache_breaks import Runs
 from memory_engine.replay.diff import message_text
 from memory_engine.replay.ledger import CacheLedger
 from memory_engine.replay.what_if import Change, Compactions, Prices, Refused, ReplaceEvent
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 DEFAULT_COMPACTION = CompactionPolicy()
 INDEX_S = 600.0
 """Seconds that a question waits for the index of its thread: an answer must not depend on how fast this machine is."""
-BREAKS_KEPT = 20
-"""Cache breaks of a thread that are kept, those that cost most."""
+TROUBLES_KEPT = 20
+"""Cache breaks (those that cost most) and failed compactions that are kept of a thread."""
 NOW_US = 1_750_000_000_000_000
 """The time of every run, so that two runs give the same bytes: recency is counted from it."""
 
@@ -60,8 +60,8 @@ class LabJob(msgspec.Struct, frozen=True, kw_only=True):
     """A thread's exported log, and what is measured of it.
 
     `side` names the fork. `window` is the tokens that the model takes, where the change does not say; `moments` the
-    most contexts to build; `place` the path of the database to work in, which need not be there; `plugins` declare
-    what is in the log, as "module:NAME".
+    most contexts to build; `place` the path of the database to work in, which need not be there. `plugins`
+    ("module:NAME"), and with `entry_points` those that installed packages publish, declare what is in the log.
     """
 
     export: str
@@ -73,6 +73,7 @@ class LabJob(msgspec.Struct, frozen=True, kw_only=True):
     call_models: bool = False
     place: str
     plugins: tuple[str, ...] = ()
+    entry_points: bool = False
     questions: tuple[Question, ...] = ()
 
 
@@ -100,13 +101,16 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[MissingStatement, ...] = ()
 
 
-class CacheCost(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of the thread's own log that broke the prompt cache, and the tokens that were sent again for it."""
+class Trouble(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that broke the prompt cache, and the tokens sent again for it; or a compaction that failed.
 
-    seq: int
-    event_type: str
-    lost_tokens: int
+    `own` is its seq in the thread's own log, `seq` that of the recorded event that it is, or follows.
+    """
+
+    own: int
     why: str
+    seq: int = 0
+    lost_tokens: int = 0
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,8 +141,9 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     kept_tokens: int
     cache_breaks: int
     cache_lost: int
-    breaks: tuple[CacheCost, ...]
+    breaks: tuple[Trouble, ...]
     compactions: Compactions
+    failures: tuple[Trouble, ...]
     refused: tuple[Refused, ...]
     verified: str
     answers: tuple[Answer, ...]
@@ -147,7 +152,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     def priced(self, prices: Prices | None) -> "Measured":
         """With what contexts and compactions cost; the answers are the recorded ones, so they cost the same."""
         if prices is None:
-            return self
+            return msgspec.structs.replace(self, cost_usd=None)
         cost = prices.of_usage(self.compactions.usage)
         cost += prices.of_call(self.tokens - self.kept_tokens, self.kept_tokens, 0)
         return msgspec.structs.replace(self, cost_usd=round(cost, 9))
@@ -171,7 +176,14 @@ async def measure(job: LabJob) -> Measured:
 
 def _opened(job: LabJob, plugins: Sequence[str], models: Models | None = None) -> Opening:
     config = EngineConfig(compaction=AS_RECORDED.compaction, search_index_timeout_s=INDEX_S)
-    return open_engine(job.place, config=config, plugins=list(map(plugin_at, plugins)), models=models, parts=FIXED)
+    return open_engine(
+        job.place,
+        config=config,
+        plugins=list(map(plugin_at, plugins)),
+        entry_points=job.entry_points,
+        models=models,
+        parts=FIXED,
+    )
 
 
 class _FixedClock:
@@ -270,15 +282,14 @@ class _Measuring:
         fork = self.engine.thread(rerun.fork)
         max_tokens = change.contexts.max_tokens or job.window or rerun.policy.window or DEFAULT_WINDOW
         head = (await fork.info()).events
-        compactions = Compactions()
-        async for stored in kernel_of(self.engine).reader.walk(fork.id, upto=head, types=STEPS):
-            event, _ = decode_row(fork.id, stored, kernel_of(self.engine).events)
-            compactions = compactions.plus(event)
+        compactions, failed = await self._compactions(fork, head)
         moments, last = await self._moments(fork, head, max_tokens)
         values = facts_of("\n".join(rerun.texts))
         said = "\n".join(map(message_text, last.messages)) if last is not None else ""
         ledger = await _ledger(fork, max_tokens)
         lost = [one for one in ledger.breaks if not one.trailing]
+        breaks = [Trouble(own=one.seq, why=one.why, lost_tokens=one.lost_tokens) for one in lost]
+        breaks.sort(key=lambda one: (-one.lost_tokens, one.own))
         totals, report = ledger.totals, await fork.replay.verify()
         return Measured(
             log=job.log,
@@ -294,16 +305,36 @@ class _Measuring:
             kept_tokens=totals.kept_tokens,
             cache_breaks=len(lost),
             cache_lost=sum(one.lost_tokens for one in lost),
-            breaks=tuple(map(_cost_of_break, sorted(lost, key=lambda one: (-one.lost_tokens, one.seq))[:BREAKS_KEPT])),
+            breaks=await self._placed(fork, breaks[:TROUBLES_KEPT]),
             compactions=compactions,
+            failures=await self._placed(fork, failed),
             refused=rerun.refused,
             verified="" if report.divergence is None else f"event {report.divergence.seq}: {report.divergence.title}",
             answers=await self._answers(fork, head, max_tokens),
         )
 
-    async def _moments(
-        self, fork: Thread, head: int, max_tokens: int
-    ) -> tuple[tuple[Moment, ...], Context | None]:
+    async def _compactions(self, fork: Thread, head: int) -> tuple[Compactions, list[Trouble]]:
+        """The compactions of a thread, and those that failed, with the reasons."""
+        kernel, total, failed = kernel_of(self.engine), Compactions(), list[Trouble]()
+        async for stored in kernel.reader.walk(fork.id, upto=head, types=STEPS):
+            event, _ = decode_row(fork.id, stored, kernel.events)
+            total = total.plus(event)
+            if isinstance(event, CompactionFailed):
+                failed.append(Trouble(own=stored.seq, why=f"{event.compactor}: {event.reason} {event.error}".strip()))
+        return total, failed[:TROUBLES_KEPT]
+
+    async def _placed(self, fork: Thread, found: Sequence[Trouble]) -> tuple[Trouble, ...]:
+        """Events of a thread's own log, with their places in the recorded one."""
+        store = kernel_of(self.engine).store
+        rows = await store.read_at(fork.id, sorted({one.own for one in found})) if found else ()
+        ids = {row.seq: (row.id, row.causation_id) for row in rows}
+        wanted = sorted({id_ for both in ids.values() for id_ in both if id_})
+        seqs = {row.id: row.seq for row in (await store.find(self.rerun.thread, wanted) if wanted else ())}
+        last = self.rerun.last
+        places = [next((seqs[id_] for id_ in ids.get(one.own, ()) if id_ in seqs), last) for one in found]
+        return tuple(msgspec.structs.replace(one, seq=seq) for one, seq in zip(found, places, strict=True))
+
+    async def _moments(self, fork: Thread, head: int, max_tokens: int) -> tuple[tuple[Moment, ...], Context | None]:
         """Contexts before some of the model's answers, spread evenly, and after the last event; that one as well."""
         chosen = _spread(self.rerun.calls, self.job.moments - 1)
         rows = await kernel_of(self.engine).store.find(fork.id, [one.id for one in chosen])
@@ -374,7 +405,3 @@ async def _ledger(fork: Thread, max_tokens: int) -> CacheLedger:
         return await fork.replay.ledger(max_tokens=max_tokens)
     except ContextBudgetError:
         return await fork.replay.ledger()
-
-
-def _cost_of_break(one: CacheBreak) -> CacheCost:
-    return CacheCost(seq=one.seq, event_type=one.event_type, lost_tokens=one.lost_tokens, why=one.why)

@@ -8,14 +8,14 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.core.excerpts import WIDTH, Column, Line, counted, line, number, one_line, plain, table_lines
-from memory_engine.core.json_form import JsonForm, as_data, named
+from memory_engine.core.json_form import JsonForm, named
 from memory_engine.lab.change import LabChange, Thresholds
 from memory_engine.lab.measuring import Measured, Moment
 
 FORMAT = 1
 """The version of the JSON form; `--against` reads no other."""
 FINDINGS_SHOWN = 12
-THREADS_SHOWN = 8
+VALUES_SHOWN = 6
 UNKEPT = "lab-kept"
 """The folder that commands name where no database was kept."""
 
@@ -70,8 +70,9 @@ class UnmeasuredLog(JsonForm):
 class LabReport(JsonForm):
     """What changed under a change. `safe` if no threshold is broken and nothing is missing from the comparison.
 
-    `metrics` are in order of gravity, `findings` in that order too, each thread's by seq. `seconds` is the time that
-    each thread took, by log and thread: all else is the same in two runs on the same logs. `print()` shows it in lines.
+    `metrics` are in order of gravity; `findings` too, those of broken metrics first, the worst of each first.
+    `seconds` is the time that each thread took, by log and thread: all else is the same in two runs on the same logs.
+    `print()` shows it in lines.
     """
 
     under: LabChange
@@ -98,11 +99,13 @@ class LabReport(JsonForm):
     def verdict(self) -> str:
         """The result in a sentence."""
         if self.broken:
-            return f"WORSE: {', '.join(one.label for one in self.broken)}"
+            return f"WORSE: {'; '.join(map(_broken_text, self.broken))}"
         if not self.threads:
             return "UNKNOWN: no thread was measured"
         if self.unmeasured or self.interrupted:
-            left = "interrupted" if self.interrupted else f"{counted(len(self.unmeasured), 'log')} could not be measured"
+            left = (
+                "interrupted" if self.interrupted else f"{counted(len(self.unmeasured), 'log')} could not be measured"
+            )
             return f"INCOMPLETE: no threshold is broken so far, but {left}"
         return "SAFE: no threshold is broken"
 
@@ -123,6 +126,11 @@ class LabReport(JsonForm):
         return fragment(self)
 
 
+def _broken_text(one: Metric) -> str:
+    _, _, worse, allowed = metric_texts(one)
+    return f"{one.label} (worse by {worse}, {allowed} allowed)"
+
+
 def _finite(value: object) -> object:
     """JSON has no infinity."""
     if isinstance(value, dict):
@@ -132,8 +140,8 @@ def _finite(value: object) -> object:
 
 # the comparison
 
-Rows = Iterable[tuple[int, str]]
-"""What got worse in a thread: the seq in the recorded log, and a line."""
+Rows = Iterable[tuple[int, str, float]]
+"""What got worse in a thread: the seq in the recorded log, a line, and by how much, to put the worst first."""
 
 
 @frozen
@@ -169,7 +177,7 @@ class _Measure:
         if self.grows and self.whole is not None:
             old, new = (sum(self.whole(side(one)) for one in pairs) for side in (_against, _under))
             return (after / new if new else 0.0) - (before / old if old else 0.0)
-        found = sum(len([*self.worse(one)]) for one in pairs)
+        found = sum(count for one in pairs for _, _, count in self.worse(one))
         if self.whole is None:
             return found
         whole = sum(self.whole(one.against) for one in pairs)
@@ -198,7 +206,7 @@ def _brief_missing(pair: ThreadPair) -> Rows:
             if (one.seq, one.n) not in known:
                 seen.add((one.seq, one.n))
                 where = f"before event {after.seq}" if after.event else "after the last event"
-                yield after.seq, f'{where}, the context does not show "{one_line(one.text, 100)}" (event {one.seq})'
+                yield after.seq, f'{where}, the context does not show "{one_line(one.text, 100)}" (event {one.seq})', 1
 
 
 def _answers_lost(pair: ThreadPair) -> Rows:
@@ -208,61 +216,75 @@ def _answers_lost(pair: ThreadPair) -> Rows:
         lost = [] if was is None else ["is not among the hits"] * (was.found and not one.found)
         lost += ["is not in the context"] * (was is not None and was.shown and not one.shown)
         if lost:
-            yield pair.under.events, f'the answer to "{one_line(one.question, 100)}" {" and ".join(lost)} any more'
+            yield pair.under.events, f'the answer to "{one_line(one.question, 100)}" {" and ".join(lost)} any more', 1
 
 
 def _over_budget(pair: ThreadPair) -> Rows:
     for before, after in both_moments(pair):
         if before.fits and not after.fits:
             needed = f"needs {number(after.tokens)} tokens of {number(pair.under.max_tokens)}"
-            yield after.seq, f"the context {needed}: the model call would fail"
+            yield after.seq, f"the context {needed}: the model call would fail", 1
 
 
 def _compactions_failed(pair: ThreadPair) -> Rows:
     more = pair.under.compactions.failed - pair.against.compactions.failed
-    return [(pair.under.events, "a compaction failed that did not before")] * max(0, more)
+    if more > 0:
+        first = pair.under.failures[0]
+        yield first.seq, f"{counted(more, 'more compaction')} failed, the first here: {one_line(first.why, 100)}", more
 
 
 def _events_refused(pair: ThreadPair) -> Rows:
     known = {one.seq for one in pair.against.refused}
-    return [(one.seq, f"{one.event_type} no longer fits: {one.why}") for one in pair.under.refused if one.seq not in known]
+    for one in pair.under.refused:
+        if one.seq not in known:
+            yield one.seq, f"{one.event_type} no longer fits: {one.why}", 1
 
 
 def _unverified(pair: ThreadPair) -> Rows:
     if pair.under.verified and not pair.against.verified:
-        yield pair.under.events, f"the thread does not verify: {pair.under.verified}"
+        yield pair.under.events, f"the thread does not verify: {pair.under.verified}", 1
 
 
 def _values_lost(pair: ThreadPair) -> Rows:
     absent = set(pair.against.values_missing)
     lost = [value for value in pair.under.values_missing if value not in absent]
-    return [(pair.under.events, f"the last context does not say {one_line(value, 60)} any more") for value in lost]
+    if lost:
+        shown = ", ".join(one_line(value, 40) for value in lost[:VALUES_SHOWN]) + ", …" * (len(lost) > VALUES_SHOWN)
+        yield pair.under.events, f"the last context no longer says {counted(len(lost), 'value')}: {shown}", len(lost)
 
 
 def _cache_lost(pair: ThreadPair) -> Rows:
     if pair.under.cache_lost > pair.against.cache_lost:
         for one in pair.under.breaks[:1]:
             own = next((m.seq for m in pair.under.moments if m.own >= one.seq), pair.under.events)
-            yield own, f"{number(one.lost_tokens)} cached tokens were sent again: {one.why}"
+            yield (
+                own,
+                f"{number(one.lost_tokens)} cached tokens were sent again: {one.why}",
+                pair.under.cache_lost - pair.against.cache_lost,
+            )
 
 
 def _more_tokens(pair: ThreadPair) -> Rows:
     if pair.under.tokens > pair.against.tokens:
         most = max(both_moments(pair), key=lambda both: both[1].tokens - both[0].tokens)
         grown = f"{number(most[0].tokens)} → {number(most[1].tokens)}"
-        yield most[1].seq, f"{number(pair.against.tokens)} → {number(pair.under.tokens)} tokens; this context: {grown}"
+        yield (
+            most[1].seq,
+            f"{number(pair.against.tokens)} → {number(pair.under.tokens)} tokens; this context: {grown}",
+            1,
+        )
 
 
 def _more_cost(pair: ThreadPair) -> Rows:
     old, new = pair.against.cost_usd or 0.0, pair.under.cost_usd or 0.0
     if new > old:
-        yield pair.under.events, f"{old:.4f} → {new:.4f} USD"
+        yield pair.under.events, f"{old:.4f} → {new:.4f} USD", new - old
 
 
 def _contexts_changed(pair: ThreadPair) -> Rows:
     for before, after in both_moments(pair):
         if before.digest != after.digest:
-            yield after.seq, f"another context: {number(before.tokens)} → {number(after.tokens)} tokens"
+            yield after.seq, f"another context: {number(before.tokens)} → {number(after.tokens)} tokens", 1
 
 
 def _missing_count(one: Measured) -> float:
@@ -272,14 +294,14 @@ def _missing_count(one: Measured) -> float:
 MEASURES = (
     _Measure("brief_missing", "brief statements missing", _missing_count, _brief_missing),
     _Measure(
-        "answers_lost", "answers lost", lambda m: sum(not (one.found and one.shown) for one in m.answers), _answers_lost
+        "answers_lost", "answers missing", lambda m: sum(not (a.found and a.shown) for a in m.answers), _answers_lost
     ),
     _Measure("over_budget", "contexts over the budget", lambda m: sum(not one.fits for one in m.moments), _over_budget),
     _Measure("unverified", "threads that do not verify", lambda m: bool(m.verified), _unverified),
     _Measure("events_refused", "events refused", lambda m: len(m.refused), _events_refused),
     _Measure("compactions_failed", "compactions failed", lambda m: m.compactions.failed, _compactions_failed),
     _Measure(
-        "values_lost", "values lost", lambda m: len(m.values_missing), _values_lost,
+        "values_lost", "values missing", lambda m: len(m.values_missing), _values_lost,
         whole=lambda m: m.values - len(m.values_missing),
     ),
     _Measure(
@@ -311,15 +333,18 @@ def judged(pairs: Sequence[ThreadPair], limits: Thresholds) -> tuple[tuple[Metri
     """The metrics over all threads, and what got worse, the gravest first."""
     metrics = tuple(one.compared(pairs, getattr(limits, one.name)) for one in MEASURES)
     order = sorted(range(len(MEASURES)), key=lambda n: not metrics[n].broken)
-    findings = (
-        Finding(
-            metric=MEASURES[n].name, log=pair.log, thread=pair.thread, seq=seq, what=what,
-            command=_command(pair, seq, MEASURES[n].name),
-        )
-        for n in order if MEASURES[n].name != "contexts_changed" or metrics[n].broken
-        for pair in pairs
-        for seq, what in MEASURES[n].worse(pair)
-    )  # fmt: skip
+    findings: list[Finding] = []
+    for measure, metric in ((MEASURES[n], metrics[n]) for n in order):
+        if measure.name == "contexts_changed" and not metric.broken:
+            continue
+        rows = [(pair, *row) for pair in pairs for row in measure.worse(pair)]
+        findings += (
+            Finding(
+                metric=measure.name, log=pair.log, thread=pair.thread, seq=seq, what=what,
+                command=_command(pair, seq, measure.name),
+            )
+            for pair, seq, what, _ in sorted(rows, key=lambda row: -row[3])
+        )  # fmt: skip
     return metrics, tuple(findings)
 
 
@@ -330,6 +355,8 @@ def _command(pair: ThreadPair, seq: int, metric: str) -> str:
     begin = f"memory-engine --db {quote(pair.kept or f'{UNKEPT}/…')}"
     if metric == "unverified":
         return f"{begin} verify {quote(under)}"
+    if metric == "compactions_failed":
+        return f"{begin} compactions {quote(under)}"
     if metric in ("cache_lost", "cost"):
         return f"{begin} ledger {quote(under)} --max-tokens {pair.under.max_tokens}"
     if under == against:
@@ -344,25 +371,27 @@ def _command(pair: ThreadPair, seq: int, metric: str) -> str:
 def report_lines(found: LabReport, width: int | None = WIDTH) -> Iterator[Line]:
     """The verdict, the metrics, what got worse, and the threads that changed most."""
     colour = "green" if found.safe else "red" if found.broken or not found.threads else "yellow"
-    yield line(found.verdict, "bold", ) if not colour else line(found.verdict, colour)
+    yield line(found.verdict, colour)
     logs = len({one.log for one in found.threads})
-    yield line(f"{found.under.name}, against {found.against.name}: {counted(len(found.threads), 'thread')} of {counted(logs, 'log')}")
+    size = f"{counted(len(found.threads), 'thread')} of {counted(logs, 'log')}"
+    yield line(f"{found.under.name}, against {found.against.name}: {size}")
     for one in found.unmeasured:
         yield line(f"not measured: {one.log}: {one.why}", "yellow")
     if not found.threads:
         return
-    yield line("")
-    yield from table_lines(_HEADS, [_metric_cells(one) for one in found.metrics], width)
     if found.findings:
         yield line("")
         yield line(f"what got worse ({number(len(found.findings))}):", "bold")
-    for finding in foremost(found.findings, FINDINGS_SHOWN):
-        yield line(f"{finding.thread}, event {finding.seq}: {finding.what}", "yellow" if _is_broken(found, finding) else "")
-        yield line(f"    {finding.command}", "dim")
+    for one in foremost(found.findings, FINDINGS_SHOWN):
+        is_broken = any(metric.metric == one.metric for metric in found.broken)
+        yield line(f"{one.thread}, event {one.seq}: {one.what}", "yellow" if is_broken else "")
+        yield line(f"    {one.command}", "dim")
     if len(found.findings) > FINDINGS_SHOWN:
         yield line(f"… and {number(len(found.findings) - FINDINGS_SHOWN)} more: --json or --html has them")
     if found.findings and not any(one.kept for one in found.threads):
         yield line(f"to run these commands, run again with --keep {UNKEPT} (and --thread, for one)", "dim")
+    yield line("")
+    yield from table_lines(_HEADS, [_metric_cells(one) for one in found.metrics], width)
 
 
 def foremost(findings: Sequence[Finding], most: int) -> list[Finding]:
@@ -377,10 +406,6 @@ def foremost(findings: Sequence[Finding], most: int) -> list[Finding]:
         turns[n] = (seen[key] - 1) * len(findings) + of_metric[one.metric]
     chosen = sorted(turns, key=lambda n: turns[n])[:most]
     return [findings[n] for n in sorted(chosen)]
-
-
-def _is_broken(found: LabReport, finding: Finding) -> bool:
-    return any(one.metric == finding.metric for one in found.broken)
 
 
 _HEADS = [

@@ -1,7 +1,6 @@
 """A lab run: logs are written out thread by thread, measured by parallel processes, compared and judged."""
 
 import asyncio
-import os
 import re
 import signal
 import sys
@@ -18,17 +17,19 @@ from memory_engine.core.arguments import PathLike
 from memory_engine.core.bounded import read_file
 from memory_engine.core.version import installed_version
 from memory_engine.errors import InvalidLabChange, MemoryEngineError, ModelNotAllowed, NoSuchTest, WorkerFailed
-from memory_engine.files.comparison import KeyOf, conversations_of, files_of, log_label, opened_log
+from memory_engine.files.comparison import SUFFIXES, KeyOf, conversations_of, files_of, log_label, opened_log
 from memory_engine.files.workers import answers_alone, cores, run_together, tell_worker, worker_process
 from memory_engine.lab.change import RECORDED, LabChange, Question, read_change, read_questions
 from memory_engine.lab.measuring import FIXED, LabJob, Measured, measure
 from memory_engine.lab.report import LabReport, ThreadPair, UnmeasuredLog, compared, judged, measured_in
-from memory_engine.plugins import plugin_at
+from memory_engine.plugins import Plugin, installed_plugins, plugin_at
 from memory_engine.wiring import open as open_engine
 
 MOMENTS = 8
 TESTS_MAX = 20
 QUESTIONS = "questions.jsonl"
+FILES = (*SUFFIXES, ".traj", ".eval")
+"""Files of a folder that are read."""
 LabProgress = Callable[[int, int], None]
 """Called after each thread, with the number of threads done and found so far."""
 _BEGIN = """
@@ -75,6 +76,7 @@ async def run(  # noqa: PLR0913 - what is compared, by keyword
     window: int | None = None,
     moments: int = MOMENTS,
     plugins: Sequence[str] = (),
+    entry_points: bool = False,
     call_models: bool = False,
     python: PathLike | None = None,
     keep: PathLike | None = None,
@@ -90,7 +92,8 @@ async def run(  # noqa: PLR0913 - what is compared, by keyword
     `memory-engine ingest` takes them. `under` and `against` are changes: TOML files, `"recorded"`, or `"defaults"`;
     `against` may be the JSON of an earlier report, whose `under` is the baseline. `threads` are the ids of those to
     run (default: all). `window` is the tokens that your model takes, where a change does not say. At most `moments`
-    contexts of each thread are built and compared. `plugins` ("module:name") declare events of the logs.
+    contexts of each thread are built and compared. `plugins` ("module:name"), and with `entry_points` those that
+    installed packages publish, declare events of the logs.
 
     `processes` work in parallel (default: one a core; 0: this one alone). `python` measures the baseline with another
     interpreter, and the `memory_engine` that is installed there. `keep` is a new folder for the databases with both
@@ -114,7 +117,8 @@ async def run(  # noqa: PLR0913 - what is compared, by keyword
         lab = _Lab(change, baseline, Path(scratch), None if keep is None else Path(keep), progress, stop)
         lab.version, lab.known = version, {(one.log, one.thread): one for one in known or ()}
         lab.is_compared, lab.python = known is not None, None if python is None else str(python)
-        lab.window, lab.moments, lab.plugins, lab.call_models = window, moments, tuple(plugins), call_models
+        lab.window, lab.moments, lab.call_models = window, moments, call_models
+        lab.plugins, lab.entry_points = tuple(plugins), entry_points
         found = _written(logs, lab, frozenset(threads), key_of)
         await lab.measure_all(found, cores() if processes is None else processes)
         report = lab.report()
@@ -144,8 +148,8 @@ async def _written(
     logs: Sequence[PathLike], lab: "_Lab", wanted: frozenset[str], key_of: KeyOf | None
 ) -> AsyncIterator[_LabLog]:
     """The threads of the logs, each written to a file of its own. What cannot be read is noted."""
-    declared, number = list(map(plugin_at, lab.plugins)), 0
-    for path in files_of(logs):
+    declared, number = lab.declared(), 0
+    for path in files_of(logs, FILES):
         if path.name.endswith(QUESTIONS):
             continue
         beside = {path.with_name(f"{path.name.partition('.')[0]}.{QUESTIONS}"), path.with_name(QUESTIONS)}
@@ -178,6 +182,7 @@ class _Lab:
     window: int | None = None
     moments: int = MOMENTS
     plugins: tuple[str, ...] = ()
+    entry_points: bool = False
     call_models: bool = False
     python: str | None = None
     version: str = ""
@@ -191,6 +196,10 @@ class _Lab:
     _seconds: dict[str, float] = field(factory=dict)
     _more: asyncio.Event = field(factory=asyncio.Event)
     _is_read: bool = False
+
+    def declared(self) -> list[Plugin]:
+        """The plug-ins that declare what is in the logs."""
+        return [*(installed_plugins() if self.entry_points else ()), *map(plugin_at, self.plugins)]
 
     def note(self, log: str, why: str) -> None:
         """A file could not be read."""
@@ -259,6 +268,7 @@ class _Lab:
                 call_models=self.call_models,
                 place=str(path),
                 plugins=self.plugins,
+                entry_points=self.entry_points,
                 questions=(*self.under.questions, *one.questions),
             )
             for side, (change, path) in {**both, "under": (self.under, place)}.items()
@@ -311,7 +321,8 @@ class _Lab:
             self._failed[n] = UnmeasuredLog(log=one.label, why=why)
         else:
             kept = "" if self.keep is None else self.jobs(n)[-1].place
-            self._pairs[n] = compared(before.priced(self.under.prices), measured[-1].priced(self.under.prices), kept)
+            prices = self.under.prices or self.against.prices
+            self._pairs[n] = compared(before.priced(prices), measured[-1].priced(prices), kept)
         self._show()
 
     def report(self) -> LabReport:
@@ -338,7 +349,7 @@ async def _write_tests(report: LabReport, lab: _Lab, folder: Path) -> None:
     places = dict.fromkeys((one.log, one.thread, one.seq) for one in report.findings if one.metric in broken)
     exports = {(one.label, one.thread): one.export for one in lab.logs}
     for n, (label, thread_id, seq) in enumerate([*places][:TESTS_MAX], 1):
-        async with open_engine(":memory:", plugins=list(map(plugin_at, lab.plugins)), parts=FIXED) as engine:
+        async with open_engine(":memory:", plugins=lab.declared(), parts=FIXED) as engine:
             await engine.transfer.import_log(exports[label, thread_id], scopes="as exported")
             try:
                 source = await engine.thread(thread_id).replay.to_pytest(max(1, seq), max(1, seq))
