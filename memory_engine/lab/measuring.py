@@ -14,7 +14,7 @@ from attrs import define, field
 
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
-from memory_engine.context.budget import DEFAULT_POLICY
+from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy
 from memory_engine.context.context import Context
 from memory_engine.context.thread_context import standing_blocks
 from memory_engine.context.unsaid import with_unsaid
@@ -33,7 +33,7 @@ from memory_engine.plugins import Plugin, plugin_at
 from memory_engine.recall.ranking import rank
 from memory_engine.replay.cache_breaks import Runs
 from memory_engine.replay.diff import message_text
-from memory_engine.replay.ledger import CacheLedger
+from memory_engine.replay.ledger import CacheLedger, cache_ledger
 from memory_engine.replay.what_if import Change, Compactions, Prices, Refused, ReplaceEvent
 from memory_engine.replay.what_if.change import Edit
 from memory_engine.runtime.config import EngineConfig
@@ -286,7 +286,7 @@ class _Measuring:
         moments, last = await self._moments(fork, head, max_tokens)
         values = facts_of("\n".join(rerun.texts))
         said = "\n".join(map(message_text, last.messages)) if last is not None else ""
-        ledger = await _ledger(fork, max_tokens)
+        ledger = await _ledger(await fork.at(0), await fork.at(head), max_tokens, change.context_policy())
         lost = [one for one in ledger.breaks if not one.trailing]
         breaks = [Trouble(own=one.seq, why=one.why, lost_tokens=one.lost_tokens) for one in lost]
         breaks.sort(key=lambda one: (-one.lost_tokens, one.own))
@@ -399,9 +399,10 @@ def _answers_it(one: Question, texts: Sequence[str], events: set[str]) -> bool:
     return has_words or not events.isdisjoint(one.events)
 
 
-async def _ledger(fork: Thread, max_tokens: int) -> CacheLedger:
+async def _ledger(begin: Past, end: Past, max_tokens: int, policy: ContextPolicy) -> CacheLedger:
     """The ledger within the budget; of whole states if one of the contexts does not fit (`Moment.fits` says so)."""
+    after, upto = handle_of(begin), handle_of(end)
     try:
-        return await fork.replay.ledger(max_tokens=max_tokens)
+        return await cache_ledger(after, upto, max_tokens, policy=policy)
     except ContextBudgetError:
-        return await fork.replay.ledger()
+        return await cache_ledger(after, upto, None)

@@ -265,14 +265,12 @@ def _cache_lost(pair: ThreadPair) -> Rows:
 
 
 def _more_tokens(pair: ThreadPair) -> Rows:
-    if pair.under.tokens > pair.against.tokens:
-        most = max(both_moments(pair), key=lambda both: both[1].tokens - both[0].tokens)
-        grown = f"{number(most[0].tokens)} → {number(most[1].tokens)}"
-        yield (
-            most[1].seq,
-            f"{number(pair.against.tokens)} → {number(pair.under.tokens)} tokens; this context: {grown}",
-            1,
-        )
+    more = pair.under.tokens - pair.against.tokens
+    if more > 0:
+        old, new = max(both_moments(pair), key=lambda both: both[1].tokens - both[0].tokens)
+        whole = f"{number(pair.against.tokens)} → {number(pair.under.tokens)} tokens of all calls"
+        this = f"; this context: {number(old.tokens)} → {number(new.tokens)}" if new.tokens > old.tokens else ""
+        yield new.seq if this else pair.under.events, f"{whole}{this}", more
 
 
 def _more_cost(pair: ThreadPair) -> Rows:
