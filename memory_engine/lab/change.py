@@ -67,7 +67,7 @@ class SearchTable(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     limit: int = 5
 
 
-class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
+class Thresholds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How much worse a change may be, over all threads; `inf` for any amount.
 
     Numbers: statements of the brief, answers, contexts, compactions and events that the baseline has no fault with.

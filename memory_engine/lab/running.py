@@ -19,7 +19,7 @@ from memory_engine.core.version import installed_version
 from memory_engine.errors import InvalidLabChange, MemoryEngineError, ModelNotAllowed, NoSuchTest, WorkerFailed
 from memory_engine.files.comparison import SUFFIXES, KeyOf, conversations_of, files_of, log_label, opened_log
 from memory_engine.files.workers import answers_alone, cores, run_together, tell_worker, worker_process
-from memory_engine.lab.change import RECORDED, LabChange, Question, read_change, read_questions
+from memory_engine.lab.change import RECORDED, LabChange, Question, Thresholds, read_change, read_questions
 from memory_engine.lab.measuring import FIXED, LabJob, Measured, measure
 from memory_engine.lab.report import LabReport, ThreadPair, UnmeasuredLog, compared, judged, measured_in
 from memory_engine.plugins import Plugin, installed_plugins, plugin_at
@@ -261,7 +261,7 @@ class _Lab:
             LabJob(
                 export=one.export,
                 log=one.label,
-                change=change,
+                change=msgspec.structs.replace(change, thresholds=Thresholds()),  # JSON has no infinity
                 side=side,
                 moments=max(1, self.moments),
                 window=self.window,
@@ -379,13 +379,14 @@ def serve() -> None:
         answers.write(msgspec.json.encode(_LabAnswer(version=installed_version())) + b"\n")
         answers.flush()
         for line in sys.stdin.buffer:
-            answer = asyncio.run(_answer(msgspec.json.decode(line, type=LabJob)))
+            answer = asyncio.run(_answer(line))
             answers.write(msgspec.json.encode(answer) + b"\n")
             answers.flush()
 
 
-async def _answer(job: LabJob) -> _LabAnswer:
+async def _answer(asked: LabJob | bytes) -> _LabAnswer:
     try:
+        job = msgspec.json.decode(asked, type=LabJob) if isinstance(asked, bytes) else asked
         return _LabAnswer(measured=await measure(job))
     except Exception as error:  # one bad log does not stop the rest: any error is reported with it
         kind = "" if isinstance(error, MemoryEngineError) else f"{type(error).__name__}: "

@@ -182,7 +182,8 @@ async def test_a_log_under_what_it_was_recorded_with_is_safe(logs: Path) -> None
 
 def test_processes_and_the_command_give_the_same_bytes(logs: Path, run: Run) -> None:
     """JSON but for the timings, which are apart; exit code 1 for a broken threshold, 0 for none."""
-    path = change("c.toml", "compaction.policy = {threshold = 6, keep_recent = 1}\ncontexts.max_tokens = 900")
+    text = "compaction.policy = {threshold = 6, keep_recent = 1}\ncontexts.max_tokens = 900\nthresholds.tokens = inf"
+    path = change("c.toml", text)
     outs = []
     for jobs in ("0", "2", "2"):
         code, out, err = run("lab", "run", str(logs), "--under", path, "--jobs", jobs, "--json")
