@@ -99,6 +99,7 @@ COMMANDS = {
     "compare-compactors": CommandEntry(
         "run logs again under several compactors, and compare what they keep", "compare:COMPARE_COMPACTORS"
     ),
+    "lab": CommandEntry("run recorded threads again under a change, and report what got worse", "lab:LAB"),
     "completion": CommandEntry("print a completion script for a shell", "completion:COMPLETION"),
 }
 
@@ -124,7 +125,7 @@ GROUPS = {
         "rewind quarantine release clear forget archive unarchive",
     ),
     "logs": _command_group("logs, and whether they verify", "show=log export import verify rebuild rereduce anchors"),
-    "debug": _command_group("find out why", "why diff bisect ledger what-if compare-compactors to-pytest"),
+    "debug": _command_group("find out why", "why diff bisect ledger what-if compare-compactors lab to-pytest"),
     "compaction": _command_group(
         "compact, and undo that", "run=compact list=compactions undo=undo-compaction redo=redo-compaction"
     ),

@@ -40,6 +40,8 @@ EXAMPLES = {
     "import": "import log.jsonl --thread restored",
     "ingest": "ingest conversation.jsonl",
     "inspect": "inspect --open",
+    "lab": "lab run logs/ --under change.toml",
+    "lab run": "lab run logs/ --under change.toml",
     "ledger": "ledger {thread}",
     "log": "log {thread} --limit 20",
     "mcp": "mcp --read-only",

@@ -12,6 +12,7 @@ MemoryEngineError
 │   ├── CannotRewind             a rewind that would change nothing
 │   ├── InvalidChange, ModelNotAllowed   an impossible change of a what-if, a model it may not call
 │   ├── InvalidRedaction, UnreadableAnchors   a rule that cannot be followed, a file that is not a list of anchors
+│   ├── InvalidLabChange         a change file of the regression lab that cannot be used
 │   ├── InvalidRetention         a rule that cannot be followed
 │   ├── UnknownView, UnknownRow  a view or a row that does not exist
 │   ├── UnknownReducer          a reducer to replace that does not exist
@@ -217,6 +218,7 @@ from memory_engine.errors.replay import CopyRefused as CopyRefused
 from memory_engine.errors.replay import ImportRefused as ImportRefused
 from memory_engine.errors.replay import InvalidChange as InvalidChange
 from memory_engine.errors.replay import InvalidExpression as InvalidExpression
+from memory_engine.errors.replay import InvalidLabChange as InvalidLabChange
 from memory_engine.errors.replay import InvalidRedaction as InvalidRedaction
 from memory_engine.errors.replay import InvalidRetention as InvalidRetention
 from memory_engine.errors.replay import MissingTimeZones as MissingTimeZones

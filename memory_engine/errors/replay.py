@@ -121,6 +121,18 @@ class InvalidRetention(InvalidInput):
 
 
 @facts
+class InvalidLabChange(InvalidInput):
+    """A lab's change file, or a file of questions, with something that cannot be used."""
+
+    path: str
+    key: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}{f', {self.key}' if self.key else ''}: {self.why}; nothing was run"
+
+
+@facts
 class ImportRefused(LineOfFile, StorageError):
     """A file that is not an export, or not the one that was written.
 
