@@ -247,6 +247,25 @@ async def test_a_call_that_its_provider_signed_is_never_cut() -> None:
         assert "write" not in str((await thread.context(3_000)).messages)
 
 
+@pytest.mark.parametrize("budget", [2_500, 4_000, 8_000])
+async def test_thinking_takes_room_only_with_its_turn(budget: int) -> None:
+    """That of turns before the window leaves its room to others; with what goes back, a request is within its budget."""
+    async with memory_engine.open(":memory:", config=EngineConfig(compaction=NEVER)) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch(e.UserMessage(content="Count the parts."))
+        for n in range(60):
+            thought = " ".join(f"{WORDS[(n + k) % 10]}{k}" for k in range(600 if n == 20 else 4))
+            await thread.dispatch(e.LlmThinking(content=thought, signature=f"s{n}", response_id=f"r{n}"))
+            call = e.ToolCall.create(f"c{n}", "look", {"at": n})
+            await thread.dispatch(e.LlmToolCall(calls=(call,), response_id=f"r{n}"))
+            await thread.dispatch(e.ToolResult(call_id=f"c{n}", content=f"n{n} " + "plum lathe onyx tide " * 25))
+        context = await thread.context(budget)
+        assert context.thinking
+        assert 0.9 * budget <= context.tokens + context.thinking_tokens <= budget
+        again = await thread.context(budget)
+        assert (again.messages, again.thinking) == (context.messages, context.thinking)
+
+
 NOTICE = "<task-notification>\n<task-id>b77</task-id>\n<summary>The build is done.</summary>\n</task-notification>"
 
 
