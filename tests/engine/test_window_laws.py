@@ -249,7 +249,7 @@ async def test_a_call_that_its_provider_signed_is_never_cut() -> None:
 
 @pytest.mark.parametrize("budget", [2_500, 4_000, 8_000])
 async def test_thinking_takes_room_only_with_its_turn(budget: int) -> None:
-    """That of turns before the window leaves its room to others; with what goes back, a request is within its budget."""
+    """That of turns before the window leaves its room to others; with what goes back, a request fits its budget."""
     async with memory_engine.open(":memory:", config=EngineConfig(compaction=NEVER)) as engine:
         thread = await engine.create_thread()
         await thread.dispatch(e.UserMessage(content="Count the parts."))
