@@ -114,19 +114,16 @@ def matches(name: str, text: str, end: int | None = None) -> Iterator[re.Match[s
         return
     by_head, lowered = _by_head(name), text[:end].lower()
     heads = by_head.keys() & _WORD.findall(lowered)
-    if not any(entry in lowered for head in heads for entry in by_head[head][0]):
+    if not any(entry.lower() in lowered for head in heads for entry in by_head[head]):
         return
     at = 0
     for word in _WORD.finditer(text, 0, end):
-        _, entries = by_head.get(word.group().lower(), _NO_ENTRIES)
-        if word.start() >= at and entries is not None:
-            found = entries.match(text, word.start(), end)
+        head = word.group().lower()
+        if head in heads and word.start() >= at:
+            found = _entries_with(name, head).match(text, word.start(), end)
             if found is not None:
                 yield found
                 at = found.end()
-
-
-_NO_ENTRIES = ((), None)
 
 
 @cache
@@ -136,18 +133,19 @@ def _anywhere(name: str) -> re.Pattern[str]:
 
 
 @cache
-def _by_head(name: str) -> Mapping[str, tuple[Sequence[str], re.Pattern[str] | None]]:
-    """Return the entries of a list by first word, longest first, each group also as a regular expression."""
-    entries: dict[str, list[str]] = {}
+def _by_head(name: str) -> Mapping[str, Sequence[str]]:
+    """Return the entries of a list by their first words in lowercase, longest first."""
+    found: dict[str, list[str]] = {}
     for entry in sorted(phrase_list(name), key=lambda entry: (-len(entry), entry)):
-        entries.setdefault(_HEAD.findall(entry)[0].lower(), []).append(entry)
-    return {
-        head: (
-            list(map(str.lower, found)),
-            regex(rf"(?<![\w'])(?:{'|'.join(map(re.escape, found))})(?!\w)", re.IGNORECASE),
-        )
-        for head, found in entries.items()
-    }
+        found.setdefault(_HEAD.findall(entry)[0].lower(), []).append(entry)
+    return found
+
+
+@cache
+def _entries_with(name: str, head: str) -> re.Pattern[str]:
+    """Return the entries of a list with this first word as a regular expression."""
+    entries = "|".join(map(re.escape, _by_head(name)[head]))
+    return re.compile(rf"(?<![\w'])(?:{entries})(?!\w)", re.IGNORECASE)
 
 
 def begins(name: str, text: str) -> bool:
