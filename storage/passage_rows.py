@@ -62,20 +62,14 @@ class Waiting(NamedTuple):
     size: int | None
 
 
-def waiting_from(
-    place: int,
-    kind: str,
-    key: str,
-    said: tuple[int, int],
-    stored: str,
-    taken: Callable[[str], str] | None = None,
-) -> Waiting:
-    """A row that waits; `said` is when it was said and when it ended. `taken` gives the terms of a text."""
+def waiting_from(row: StoredWords, taken: Callable[[str], str] | None = None) -> Waiting:
+    """A row that waits; `taken` gives the terms of its text, if not all of them are wanted."""
+    place, kind, key, at_us, ended, stored = row
     words, size = stored, None
     if stored.startswith(RAW):
         terms = (taken or _search_terms)(stored[1:])
         words, size = f"{marks(kind, key)} {terms}", count(terms)
-    return Waiting(place, kind, key, *said, words, size)
+    return Waiting(place, kind, key, at_us, ended, words, size)
 
 
 def terms_sought(wanted: Sequence[str]) -> Callable[[str], str]:

@@ -121,8 +121,7 @@ def _without_terms(raw: sqlite3.Connection, after: int, last: int) -> list[Store
 
 
 def _from_stored(row: StoredWords, taken: Callable[[str], str] | None = None) -> Waiting:
-    pos, kind, key, at_us, ended, stored = row
-    return waiting_from(place_in_thread(pos), kind, key, (at_us, ended), stored, taken)
+    return waiting_from((place_in_thread(row[0]), *row[1:]), taken)
 
 
 def waiting(

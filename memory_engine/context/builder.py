@@ -362,7 +362,7 @@ class ContextBuilder:
         if covered is None or shows_all or not parts.flow.summaries:
             return parts
         atoms = covered.atoms(parts.chunks, render, size)
-        return evolve(parts, flow=parts.flow.behind(atoms))
+        return replace(parts, flow=parts.flow.behind(atoms))
 
     def summaries(self, state: ChunkSource) -> tuple[list[Chunk], int]:
         """Return the summaries of a state, in order, and the tokens of its turns."""

@@ -41,6 +41,18 @@ def test_phrases_are_found_by_the_long_way_too(text: str, name: str, end: int) -
     assert (phrases._anywhere(name).search(text, 0, end) is not None) == phrases.holds(name, text, end)
 
 
+FORCEFUL = st.sampled_from("never always please do not don't must no instead I should you a the it rather".split())
+
+
+@given(st.lists(st.one_of(WORDS, FORCEFUL), max_size=12), st.sampled_from(["forbids", "binds", "prefers", "corrects"]))
+@settings(max_examples=400)
+def test_all_phrases_are_found_by_the_long_way_too(said: list[str], name: str) -> None:
+    """In their places, the longest where several begin."""
+    text = " ".join(said)
+    long_way = [match.span() for match in phrases._anywhere(name).finditer(text)]
+    assert long_way == [match.span() for match in phrases.matches(name, text)]
+
+
 @given(PROSE)
 @settings(max_examples=300)
 def test_a_sentence_leans_as_with_a_letter_beyond_ascii(text: str) -> None:
