@@ -24,7 +24,7 @@ from memory_engine.store.reader import MomentLike
 if TYPE_CHECKING:
     from memory_engine.administration import erasing, holds
     from memory_engine.recall.index import IndexProgress
-    from memory_engine.replay import anchors, bisect, diff, ledger, rebuild, to_pytest, verify, why
+    from memory_engine.replay import anchors, bisect, diff, ledger, quarantine, rebuild, to_pytest, verify, why
     from memory_engine.replay import rereduce as rereduction
     from memory_engine.replay import what_if as trials
     from memory_engine.replay.divergence import VerifyReport
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from memory_engine.replay.verify import VerifyProgress
 else:
     erasing, holds = lazy_modules("memory_engine.administration", "erasing holds")
-    anchors, bisect, diff, ledger, rebuild, rereduction, to_pytest, trials, verify, why = lazy_modules(
-        "memory_engine.replay", "anchors bisect diff ledger rebuild rereduce to_pytest what_if verify why"
+    anchors, bisect, diff, ledger, quarantine, rebuild, rereduction, to_pytest, trials, verify, why = lazy_modules(
+        "memory_engine.replay", "anchors bisect diff ledger quarantine rebuild rereduce to_pytest what_if verify why"
     )
     export = lazy_module("memory_engine.replay.export.export")
 
@@ -276,6 +276,11 @@ class Admin:
     async def release(self, *, reason: str = "", by: str = "") -> "Sequence[holds.StandingHold]":
         """End the holds set here, and return them; one on the thread's user or tenant ends there."""
         return await holds.release(self._thread, by=by, reason=reason)
+
+    async def quarantines(self) -> "tuple[quarantine.Quarantine, ...]":
+        """The quarantines in force, in the order in which they began: see `Thread.quarantine`."""
+        await imported(quarantine)
+        return await quarantine.quarantines(self._thread)
 
     async def is_blocked(self) -> bool:
         """Whether events are waiting."""

@@ -129,6 +129,7 @@ class CompactionHooks:
         except TimeoutError:
             return f"{name}: no end within {self.timeout_s:g} s"
         except Exception as error:  # boundary to user code: a compaction does not depend on it
+            _log.info("the hook %s raised", name, exc_info=True)
             why = without_secrets(f"{name}: {type(error).__name__}: {error}")
             return why[:NOTE_CHARS_MAX].encode("utf-8", "replace").decode()
         returned: object = outcome

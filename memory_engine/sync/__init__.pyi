@@ -53,6 +53,7 @@ from memory_engine.replay.export.export import ExportReport
 from memory_engine.replay.export.importer import ImportReport
 from memory_engine.replay.export.redaction import Redaction
 from memory_engine.replay.ledger import CacheLedger
+from memory_engine.replay.quarantine import Quarantine, QuarantineReport
 from memory_engine.replay.rereduce import RereduceReport
 from memory_engine.replay.rewind import RewindReport
 from memory_engine.replay.verify import VerifyProgress
@@ -179,6 +180,9 @@ class Engine:
         policy: CompactionPolicy | None = None,
     ) -> Thread:
         """The thread with this id, created if it does not exist; tasks and processes that race all get the same thread."""
+    @property
+    def reducers(self) -> tuple[str, ...]:
+        """The names of the reducers that the engine runs; a plug-in may replace each (`Plugin.replaces_reducer`)."""
     def register_compactor(self, compactor: Compactor) -> None:
         """Ask this compactor before all others."""
     def search(
@@ -356,6 +360,10 @@ class Thread:
     @property
     def promotion(self) -> Promotion:
         """Promotes snippets of the scratchpad to preferences and `agent.md`."""
+    def quarantine(
+        self, source: str, *, release: bool = False, dry_run: bool = False, by: str = "", reason: str = ""
+    ) -> QuarantineReport:
+        """Hide what rests on a source, here and in other threads, by a recorded act; with `release` it comes back."""
     def record(self, messages: object, *, format: Format | None = None, new_only: bool = False) -> tuple[Receipt, ...]:
         """Record a provider's message, a list of them, or a response, as its SDK returns it: all of it or nothing."""
     def recording(self, format: Format | None = None) -> Recording:
@@ -620,6 +628,8 @@ class Admin:
         """Make events wait from now on, across processes and restarts, until `resume`."""
     def prepare_search(self, progress: IndexProgress | None = None) -> None:
         """Bring the index and, if there is an embedder, all vectors up to date before a first search."""
+    def quarantines(self) -> tuple[Quarantine, ...]:
+        """The quarantines in force, in the order in which they began: see `Thread.quarantine`."""
     def release(self, *, reason: str = "", by: str = "") -> Sequence[StandingHold]:
         """End the holds set here, and return them; one on the thread's user or tenant ends there."""
     def resume(self, reason: str = "") -> Receipt:

@@ -7,6 +7,7 @@ from memory_engine.language import phrases
 from memory_engine.language.leaning import leans
 from memory_engine.language.sentences import word_count, words
 from memory_engine.language.text import COMPOUND_WORD, has_ascii_words
+from memory_engine.language.text import words as folded_words
 
 WORDS = st.sampled_from(
     "I'll could you please the mill isn't it's that's 7:30 a.b@c.de done Ann's don't they let's x_y".split()
@@ -24,6 +25,13 @@ def test_words_are_the_same(text: str) -> None:
     assert has_ascii_words(text)
     assert COMPOUND_WORD.findall(text) == words(text)
     assert float(len(words(text))) == word_count(text)
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+@settings(max_examples=300)
+def test_folded_words_are_the_same(text: str) -> None:
+    """A letter beyond ASCII at the end sends the text the long way."""
+    assert [*folded_words(text), "ä"] == folded_words(f"{text} ä")
 
 
 @given(PROSE, st.sampled_from(["promises", "requests"]), st.integers(0, 90))

@@ -96,6 +96,11 @@ SAMPLES: tuple[Event, ...] = (
         e.RewindReach(e.Destination("user", "u1", "acme"), ("fact:ab.0",), ("fact:cd.0",)),
     ), restored=(e.RestoredChunk(original="1.0", type="note", retention="critical", category="memory",
                                  parent_ids=("1.0",), content="Paid."),)),
+    e.SourceQuarantined(source="tool:mail", hidden=("e1",), removed=("2.0",), of="t1", by="Ann", reason="bad", seen=8,
+                        reach=(e.RewindReach(e.Destination("user", "u1", "acme"), ("fact:ab.0",)),), restored=(
+        e.RestoredChunk(original="1.0", type="note", retention="critical", category="memory", parent_ids=("1.0",),
+                        content="Paid."),)),
+    e.SourceQuarantined(source="tool:mail", shown=("e1",), ends=True, own=False, of="t2"),
     e.FactsRewound(hidden=("fact:ab.0",), shown=("fact:cd.0",), removed=("3.0",), reason="taken back"),
     e.ThreadRereduced(from_seq=1, removed=("1.0",), mended=(e.MendedEvent(1, "ab", "cd"),), undoes=5, reason="mended",
                       seen=8, restored=(e.RestoredChunk(original="2.0", type="note", retention="critical",
@@ -221,7 +226,8 @@ def test_a_list_of_texts_becomes_a_to_do_list() -> None:
 
 async def test_every_event_survives_a_log(tmp_path: Path) -> None:
     """Written, closed, opened and read, each event is equal to what was dispatched."""
-    of_other_logs = e.CompactionCompleted | e.CompactionUndone | e.ThreadRereduced | e.ThreadRewound | e.ExecutionPause
+    undoing = e.CompactionUndone | e.ThreadRereduced | e.ThreadRewound | e.SourceQuarantined
+    of_other_logs = e.CompactionCompleted | e.ExecutionPause | undoing
     sent = [sample for sample in ALL_SAMPLES if not isinstance(sample, of_other_logs)]
     async with memory_engine.open(str(tmp_path / "log.db")) as engine:
         thread = await engine.create_thread("t", tenant_id="acme")

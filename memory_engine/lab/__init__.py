@@ -1,0 +1,16 @@
+"""The regression lab: recorded threads under another compactor, model, prompt, policy, ranker or version.
+
+report = await lab.run(["logs/"], "change.toml")
+print(report)
+assert report.safe
+"""
+
+from memory_engine.lab.change import LabChange, Question, Thresholds, read_change
+from memory_engine.lab.measuring import Measured
+from memory_engine.lab.report import Finding, LabReport, Metric, ThreadPair
+from memory_engine.lab.running import run
+
+__all__ = [
+    "Finding", "LabChange", "LabReport", "Measured", "Metric", "Question", "ThreadPair", "Thresholds", "read_change",
+    "run",
+]  # fmt: skip
