@@ -175,12 +175,6 @@ async def test_a_pattern_of_another_tenant_keeps_its_origin(engine: Engine) -> N
     industry = engine.industry("retail")
     assert ["Revenue dips every Sunday"] == [hit.text for hit in await industry.search("revenue", min_trust="pattern")]
     assert [] == [hit.text for hit in await industry.search("revenue", min_trust="agent")]
-    thread = await engine.create_thread("g", tenant_id="globex")
-    await thread.dispatch(UserMessage(content="When does revenue dip?"))
-    assert "every Sunday" in str((await thread.context()).messages)
-    trusted = await thread.context(policy=ContextPolicy(min_trust="agent"))
-    assert "every Sunday" not in str(trusted.messages)
-    assert 1 == trusted.untrusted
 
 
 async def test_a_promotion_leaves_out_what_was_written_after_reading_a_tool(engine: Engine) -> None:

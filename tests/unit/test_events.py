@@ -25,6 +25,7 @@ from tests.unit.view_samples import NOTE, VIEW_SAMPLES
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "events.jsonl"
 MIXED = (e.TextPart("Look: é 👩‍👩‍👧"), e.ImagePart("data:image/png;base64,AA==", "image/png", "a cat"))
 CALLS = (e.ToolCall.create("c1", "search", {"q": "é", "n": 10**30}), e.ToolCall("c2", "wait", long_running=True))
+PAID = (NOTE(original="1.0", parent_ids=("1.0",)),)
 REACH = (e.RewindReach(e.Destination("user", "u1", "acme"), ("fact:ab.0",), ("fact:cd.0",)),)
 LINE = e.SummaryLine("next_steps", "Go on.", ("1.0", "2.0"))
 
@@ -93,9 +94,9 @@ SAMPLES: tuple[Event, ...] = (
                         parent_ids=("2.0", "1.5"), calls=CALLS, lines=(LINE,), call_id="c1", name="n", final=False,
                         response_id="r1", status="failed", is_container=True, container="1.0", after="1.0"),
     )),
-    e.ThreadRewound(to=1, removed=("2.0",), reason="taken back", seen=8, reach=REACH, restored=(NOTE(original="1.0", parent_ids=("1.0",)),)),
+    e.ThreadRewound(to=1, removed=("2.0",), reason="taken back", seen=8, reach=REACH, restored=PAID),
     e.SourceQuarantined(source="tool:mail", hidden=("e1",), shown=("e2",), removed=("2.0",), ends=True, own=False,
-                        of="t1", by="Ann", reason="bad", seen=8, reach=REACH, restored=(NOTE(original="1.0", parent_ids=("1.0",)),)),
+                        of="t1", by="Ann", reason="bad", seen=8, reach=REACH, restored=PAID),
     e.FactsRewound(hidden=("fact:ab.0",), shown=("fact:cd.0",), removed=("3.0",), reason="taken back"),
     e.ThreadRereduced(from_seq=1, removed=("1.0",), mended=(e.MendedEvent(1, "ab", "cd"),), undoes=5, reason="mended",
                       seen=8, restored=(NOTE(original="2.0", parent_ids=("2.0",)),)),
