@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from memory_engine.context.context import Context
     from memory_engine.formats.detection import Format
     from memory_engine.recall.hits import Found
-    from memory_engine.replay import quarantine as quarantining
     from memory_engine.replay import rewind as rewinding
     from memory_engine.runtime import life
     from memory_engine.runtime import messages as provider_messages
@@ -53,7 +52,6 @@ else:
     memory_files = lazy_module("memory_engine.views.memory_files.view")
     promotion = lazy_module("memory_engine.views.promotion.view")
     scratchpad = lazy_module("memory_engine.views.scratchpad.view")
-    quarantining = lazy_module("memory_engine.replay.quarantine")
     rewinding = lazy_module("memory_engine.replay.rewind")
     screen = lazy_module("memory_engine.views.screen.view")
     tool_cache = lazy_module("memory_engine.views.tool_cache.view")
@@ -362,26 +360,6 @@ class Thread(OldThreadNames):
         self._handle.check_present("a rewind")
         await imported(rewinding)
         return await rewinding.rewind(self._handle, moment, redo=redo, dry_run=dry_run, reason=reason)
-
-    async def quarantine(
-        self, source: str, *, release: bool = False, dry_run: bool = False, by: str = "", reason: str = ""
-    ) -> "quarantining.QuarantineReport":
-        """Hide what rests on a source, here and in other threads, by a recorded act; with `release` it comes back.
-
-        `source` is `tool:NAME`, `document:ID`, `agent:ID`, `event:SEQ_OR_ID`, `origin:NAME` (see `min_trust`) or
-        `everything`. What comes from it later is hidden, too. Nothing is forgotten: a release shows all that no other
-        quarantine hides. `by` says who does it; `dry_run` only reports what would change. Waits for a running
-        compaction. A second call continues one that was cut short.
-
-        Raises `CannotQuarantine` if nothing would change, `InvalidArgument`, `SeqNotInLog`, `EventNotFound`,
-        `EventTooLarge` if the chunks that come exceed the maximum size of an event, and what `dispatch` raises. The
-        error of another thread is raised at the end, when all is recorded here.
-        """
-        self._handle.check_present("a quarantine")
-        await imported(quarantining)
-        return await quarantining.quarantine(
-            self._handle, source, release=release, dry_run=dry_run, by=by, reason=reason
-        )
 
     async def fork(
         self, at: int | None = None, *, thread_id: str = "", metadata: Mapping[str, str] | None = None

@@ -430,18 +430,20 @@ def _services(
             await compaction.settle(await threads.taken(thread_id))
 
     kernel.provide_later("memory_engine.context.asked:AskedWindows", lambda: asked.AskedWindows(kernel))
-    kernel.provide_later("memory_engine.replay.quarantine:Keeper", lambda: quarantine.Keeper(kernel))
+    kernel.provide_later(
+        "memory_engine.replay.quarantine:QuarantineKeeper", lambda: quarantine.QuarantineKeeper(kernel)
+    )
 
     async def watched(runtime: ThreadRuntime) -> None:
         if "source_quarantined" in runtime.head.marks:
-            kernel[quarantine.Keeper].watch(runtime)
+            kernel[quarantine.QuarantineKeeper].watch(runtime)
 
     async def quarantined(runtime: ThreadRuntime) -> None:
         if "source_quarantined" in runtime.head.marks:
-            await kernel[quarantine.Keeper].keep(runtime.id)
+            await kernel[quarantine.QuarantineKeeper].keep(runtime.id)
 
     threads.on_open += [read_window, compaction.recover, watched]
-    threads.on_event["source_quarantined"].append(lambda runtime, _: kernel[quarantine.Keeper].watch(runtime))
+    threads.on_event["source_quarantined"].append(lambda runtime, _: kernel[quarantine.QuarantineKeeper].watch(runtime))
     threads.on_due += [compaction.after_commit]
     relay.listen(threads)
     if asynchronous:

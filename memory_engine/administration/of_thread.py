@@ -277,8 +277,26 @@ class Admin:
         """End the holds set here, and return them; one on the thread's user or tenant ends there."""
         return await holds.release(self._thread, by=by, reason=reason)
 
+    async def quarantine(
+        self, source: str, *, release: bool = False, dry_run: bool = False, by: str = "", reason: str = ""
+    ) -> "quarantine.QuarantineReport":
+        """Hide what rests on a source, here and in other threads, by a recorded act; with `release` it comes back.
+
+        `source` is `tool:NAME`, `document:ID`, `agent:ID`, `event:SEQ_OR_ID`, `origin:NAME` (see `min_trust`) or
+        `everything`. What comes from it later is hidden, too. Nothing is forgotten: a release shows all that no other
+        quarantine hides. `by` says who does it; `dry_run` only reports what would change. Waits for a running
+        compaction. A second call continues one that was cut short.
+
+        Raises `CannotQuarantine` if nothing would change, `InvalidArgument`, `SeqNotInLog`, `EventNotFound`,
+        `EventTooLarge` if the chunks that come exceed the maximum size of an event, and what `dispatch` raises. The
+        error of another thread is raised at the end, when all is recorded here.
+        """
+        self._thread.check_present("a quarantine")
+        await imported(quarantine)
+        return await quarantine.quarantine(self._thread, source, release=release, dry_run=dry_run, by=by, reason=reason)
+
     async def quarantines(self) -> "tuple[quarantine.Quarantine, ...]":
-        """The quarantines in force, in the order in which they began: see `Thread.quarantine`."""
+        """The quarantines in force, in the order in which they began."""
         await imported(quarantine)
         return await quarantine.quarantines(self._thread)
 

@@ -53,7 +53,7 @@ async def release(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 async def _act(asked: argparse.Namespace, terminal: Terminal, *, release: bool) -> int:
     async with existing(asked.db, read_only=asked.dry_run, plugins=asked.plugins) as engine:
-        report = await engine.thread(asked.thread).quarantine(
+        report = await engine.thread(asked.thread).admin.quarantine(
             asked.source, release=release, dry_run=asked.dry_run, by=asked.by, reason=asked.reason
         )
     terminal.json(report)

@@ -8,6 +8,7 @@ one. Nothing is read from what words say.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 
 import msgspec
 
@@ -185,7 +186,11 @@ def in_force(events: Iterable[tuple[int, SourceQuarantined]]) -> dict[tuple[str,
 
 
 def sources_of(standing: Iterable[Quarantined]) -> Iterator[QuarantineSource]:
-    """The sources of a thread's own quarantines: whatever comes from them later is hidden, too."""
+    """The sources of a thread's own quarantines: whatever comes from them later is hidden, too.
+
+    A redacted log may name a source by another text: what it has hidden stays hidden.
+    """
     for one in standing:
-        if not one.of:
-            yield QuarantineSource.of(one.source)
+        with suppress(ValueError):
+            if not one.of:
+                yield QuarantineSource.of(one.source)

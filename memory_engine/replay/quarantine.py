@@ -5,7 +5,7 @@ views and the search are made of the others; and it brings the chunks that lead 
 the hidden ones. Facts that went to other threads are hidden through the outbox. Threads that recalled any of it record
 an event of the same type, with what they made of it.
 
-What comes from the source later is hidden by a further event, before the next context is made (`Keeper`).
+What comes from the source later is hidden by a further event, before the next context is made (`QuarantineKeeper`).
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from memory_engine.errors import (
     ThreadNotFound,
 )
 from memory_engine.replay.rewind import TEXT_CHARS, LearnedElsewhere, facts_of
-from memory_engine.replay.withheld import TYPE, Change, note_events, relying_on, standing_in
+from memory_engine.replay.withheld import TYPE, Withheld, note_events, relying_on, standing_in
 from memory_engine.runtime import recalled
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
@@ -86,10 +86,10 @@ class QuarantineReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     answers: tuple[LearnedElsewhere, ...]
 
 
-async def quarantine(  # noqa: PLR0913 - those of `Thread.quarantine`
+async def quarantine(  # noqa: PLR0913 - those of `Admin.quarantine`
     thread: ThreadHandle, source: str, *, release: bool, dry_run: bool, by: str, reason: str
 ) -> QuarantineReport:
-    """See `Thread.quarantine`."""
+    """See `Admin.quarantine`."""
     checked_flag("release", release)
     checked_flag("dry_run", dry_run)
     return await _Act(thread.kernel, thread, await _named(thread, source), release, by, reason, dry_run).run()
@@ -142,7 +142,7 @@ class _Act:
     by: str = ""
     reason: str = ""
     dry_run: bool = False
-    made: list[tuple[str, Change]] = field(factory=list, init=False)
+    made: list[tuple[str, Withheld]] = field(factory=list, init=False)
     """What other threads have recorded."""
 
     async def run(self) -> QuarantineReport:
@@ -163,11 +163,11 @@ class _Act:
                     change_there = await self._change(thread_id, await there.state(), self.thread.id, ids)
                     self.made.append((thread_id, change_there))
             return await self._report(0, state, change)
-        async with self.kernel[Keeper].acting(self.thread.id):
+        async with self.kernel[QuarantineKeeper].acting(self.thread.id):
             seq, state, change = await self._record_everywhere()
         return await self._report(seq, state, change)
 
-    async def _record_everywhere(self) -> tuple[int, State, Change]:
+    async def _record_everywhere(self) -> tuple[int, State, Withheld]:
         """Record it here and where it leads; an error of another thread is raised at the end."""
         errors: list[MemoryEngineError] = []
         async with self.kernel[Relay].attended(self.thread.id):
@@ -181,30 +181,30 @@ class _Act:
             raise errors[0]
         return seq, state, change
 
-    async def _record_own(self) -> tuple[int, State, Change]:
+    async def _record_own(self) -> tuple[int, State, Withheld]:
         """Record it in the thread itself, unless it is there already and changes nothing."""
         runtime = await self.thread.runtime()
-        made: list[tuple[State, Change, tuple[RewindReach, ...]]] = []
+        made: list[tuple[State, Withheld, tuple[RewindReach, ...]]] = []
 
         async def make() -> NewEvent:
             change = await self._change(self.thread.id, runtime.state, "")
             made.append((runtime.state, change, await self._reach(change)))
             return NewEvent(self._event(change, runtime.state, "", made[-1][2]))
 
-        async with self.kernel[Keeper].recording(self.thread.id):
+        async with self.kernel[QuarantineKeeper].recording(self.thread.id):
             if await self._is_known() and not await self._change(self.thread.id, runtime.state, ""):
-                return 0, runtime.state, Change()
+                return 0, runtime.state, Withheld()
             seq = (await self.kernel[CompactionService].commit(runtime, make)).seq
         state, change, reach = made[-1]
         for one in reach:
-            self.made.append((scope_of(self.kernel, one.destination).id, Change(one.hidden, one.shown)))
+            self.made.append((scope_of(self.kernel, one.destination).id, Withheld(one.hidden, one.shown)))
         return seq, state, change
 
     async def _is_known(self) -> bool:
         """Whether the source is quarantined, or released, in the thread already."""
         return ((self.source, "") in await standing_in(self.kernel, self.thread.id)) is not self.ends
 
-    def _event(self, change: Change, state: State, of: str, reach: tuple[RewindReach, ...] = ()) -> SourceQuarantined:
+    def _event(self, change: Withheld, state: State, of: str, reach: tuple[RewindReach, ...] = ()) -> SourceQuarantined:
         return SourceQuarantined(
             source=self.source,
             hidden=change.hidden,
@@ -220,17 +220,17 @@ class _Act:
             seen=state.seq,
         )
 
-    async def _change(self, thread_id: str, now: State, of: str, ids: Collection[str] = ()) -> Change:
+    async def _change(self, thread_id: str, now: State, of: str, ids: Collection[str] = ()) -> Withheld:
         """What a thread has to record; `ids` are of its events that hold what is hidden in the thread `of`."""
         standing = await standing_in(self.kernel, thread_id)
         held = standing.pop((self.source, of), None)
         if self.ends:
             if held is None:
-                return Change()
-            return await Change.showing(self.kernel, thread_id, now, held, standing.values())
+                return Withheld()
+            return await Withheld.showing(self.kernel, thread_id, now, held, standing.values())
         known = held.hidden if held is not None else frozenset[str]()
         held = Quarantined(self.source, of, (), known.union(ids), self.by, self.reason)
-        return await Change.hiding(self.kernel, thread_id, now, held, known)
+        return await Withheld.hiding(self.kernel, thread_id, now, held, known)
 
     async def follow(self, of: str) -> None:
         """Hide what rests on it since, in the thread; of its own, in others, too."""
@@ -241,7 +241,7 @@ class _Act:
 
     # other threads
 
-    async def _reach(self, change: Change) -> tuple[RewindReach, ...]:
+    async def _reach(self, change: Withheld) -> tuple[RewindReach, ...]:
         """The threads that facts of these events went to, with what rests on them there."""
         ids = frozenset(change.shown if self.ends else change.hidden)
         reach: dict[Destination, list[str]] = {}
@@ -261,7 +261,7 @@ class _Act:
                 found.append(RewindReach(destination, hidden=await self._resting(target, arrivals)))
         return tuple(found)
 
-    async def _change_there(self, target: str) -> Change | None:
+    async def _change_there(self, target: str) -> Withheld | None:
         """What a thread has to record at a release; `None` for one that holds nothing of this quarantine."""
         try:
             if (self.source, self.thread.id) not in await standing_in(self.kernel, target):
@@ -279,7 +279,7 @@ class _Act:
             return tuple(ids)
         return tuple(dict.fromkeys((*ids, *found.hidden)))
 
-    async def _others(self, change: Change) -> dict[str, set[str]]:
+    async def _others(self, change: Withheld) -> dict[str, set[str]]:
         """The other threads that hold facts or copies of hidden events, or of what they made of these in turn."""
         if self.ends:
             return {other: set() for other in await self._holding()}
@@ -345,21 +345,21 @@ class _Act:
 
     async def _record_there(self, other: ThreadHandle, ids: Collection[str], of: str = "") -> None:
         runtime, of = await other.runtime(), of or self.thread.id
-        made: list[tuple[str, Change]] = []
+        made: list[tuple[str, Withheld]] = []
 
         async def make() -> NewEvent:
             change = await self._change(other.id, runtime.state, of, ids)
             made.append((other.id, change))
             return NewEvent(self._event(change, runtime.state, of))
 
-        async with self.kernel[Keeper].recording(other.id):
+        async with self.kernel[QuarantineKeeper].recording(other.id):
             if self.ends or await self._change(other.id, runtime.state, of, ids):
                 await self.kernel[CompactionService].commit(runtime, make)
                 self.made.append(made[-1])
 
     # the report
 
-    async def _report(self, seq: int, state: State, change: Change) -> QuarantineReport:
+    async def _report(self, seq: int, state: State, change: Withheld) -> QuarantineReport:
         hidden, shown = list(change.hidden), list(change.shown)
         listed = {"hidden": await self._listed(self.thread.id, hidden, "hidden")}
         listed["shown"] = await self._listed(self.thread.id, shown, "shown")
@@ -398,7 +398,7 @@ class _Act:
         ]
 
 
-class Keeper:
+class QuarantineKeeper:
     """Hides what comes from sources in quarantine later, and what brings back what they hide: a rewind, an undoing.
 
     It is asked before each context of such a thread, and looks after each commit. A thread that was never quarantined

@@ -33,14 +33,16 @@ _COPYING = ("recalled", "versions", "copies", "summaries")
 
 
 @frozen
-class Opened:
+class OpenedSummary:
     """A summary: the chunks that it covers in order, and those inside them. Summaries among them are opened, too."""
 
     chunks: Sequence[Chunk]
     inside: Mapping[str, Sequence[Chunk]]
 
     @classmethod
-    async def of(cls, reader: LogReader, thread_id: str, summary: Chunk, relying: Reliance, now: State) -> "Opened":
+    async def of(
+        cls, reader: LogReader, thread_id: str, summary: Chunk, relying: Reliance, now: State
+    ) -> "OpenedSummary":
         """Open a summary as far as it covers what rests on a source; forgotten chunks are left out."""
         known = await reader.inside(thread_id, [summary.id])
         forgettings = (await reader.forgotten(thread_id)).forgettings
@@ -80,7 +82,7 @@ async def without(reader: LogReader, thread_id: str, now: State, relying: Relian
     """A state without what rests on sources in quarantine."""
     placed = list(now.placed())
     opened = {
-        one.chunk.id: await Opened.of(reader, thread_id, one.chunk, relying, now)
+        one.chunk.id: await OpenedSummary.of(reader, thread_id, one.chunk, relying, now)
         for one in placed
         if relying.opens(one.chunk)
     }
@@ -176,7 +178,7 @@ class Return:
     ) -> Iterator[tuple[str, str]]:
         """A summary comes back in the place of the chunks that it covers, or what was hidden of these does."""
         summary = placed.chunk
-        opened = await Opened.of(self.reader, self.thread_id, summary, self.was, self.now)
+        opened = await OpenedSummary.of(self.reader, self.thread_id, summary, self.was, self.now)
         brought = {one.original for one in event.restored}
         copies = [one.id for one in opened.chunks if one.id in brought]
         hidden = [one for one in opened.chunks if one.id not in brought]
@@ -193,7 +195,7 @@ class Return:
 
 
 @frozen
-class Change:
+class Withheld:
     """What one thread records, made from one of its states."""
 
     hidden: tuple[str, ...] = ()
@@ -208,7 +210,7 @@ class Change:
     @classmethod
     async def hiding(
         cls, kernel: Kernel, thread_id: str, now: State, one: Quarantined, known: Collection[str]
-    ) -> "Change":
+    ) -> "Withheld":
         """Hide what rests on a quarantine; `known` are the ids of the events that it has hidden already."""
         found = await relying_on(kernel, thread_id, [one])
         gone = (await rewinds_of(kernel.reader, thread_id)).one_by_one(now.seq)
@@ -222,7 +224,7 @@ class Change:
     @classmethod
     async def showing(
         cls, kernel: Kernel, thread_id: str, now: State, ended: Quarantined, standing: Collection[Quarantined]
-    ) -> "Change":
+    ) -> "Withheld":
         """Show what an ended quarantine has hidden, but for what others that still stand hide."""
         was, still = await relying_on(kernel, thread_id, [ended]), await relying_on(kernel, thread_id, standing)
         acts = [one for one in await quarantine_events(kernel, thread_id) if not one[1].ends]

@@ -360,10 +360,6 @@ class Thread:
     @property
     def promotion(self) -> Promotion:
         """Promotes snippets of the scratchpad to preferences and `agent.md`."""
-    def quarantine(
-        self, source: str, *, release: bool = False, dry_run: bool = False, by: str = "", reason: str = ""
-    ) -> QuarantineReport:
-        """Hide what rests on a source, here and in other threads, by a recorded act; with `release` it comes back."""
     def record(self, messages: object, *, format: Format | None = None, new_only: bool = False) -> tuple[Receipt, ...]:
         """Record a provider's message, a list of them, or a response, as its SDK returns it: all of it or nothing."""
     def recording(self, format: Format | None = None) -> Recording:
@@ -436,6 +432,8 @@ class Thread:
             originals: Callable[..., list[Chunk]]
             pause: Callable[..., Receipt]
             prepare_search: Callable[..., None]
+            quarantine: Callable[..., QuarantineReport]
+            quarantines: Callable[..., tuple[Quarantine, ...]]
             rebuild: Callable[..., ThreadInfo]
             redo_compaction: Callable[..., CompactionReport]
             release: Callable[..., Sequence[StandingHold]]
@@ -506,6 +504,10 @@ class Thread:
         def __getattr__(self, name: Literal["open"]) -> Callable[..., Opened]: ...
         @overload
         def __getattr__(self, name: Literal["originals"]) -> Callable[..., list[Chunk]]: ...
+        @overload
+        def __getattr__(self, name: Literal["quarantine"]) -> Callable[..., QuarantineReport]: ...
+        @overload
+        def __getattr__(self, name: Literal["quarantines"]) -> Callable[..., tuple[Quarantine, ...]]: ...
         @overload
         def __getattr__(self, name: Literal["rebuild"]) -> Callable[..., ThreadInfo]: ...
         @overload
@@ -628,8 +630,12 @@ class Admin:
         """Make events wait from now on, across processes and restarts, until `resume`."""
     def prepare_search(self, progress: IndexProgress | None = None) -> None:
         """Bring the index and, if there is an embedder, all vectors up to date before a first search."""
+    def quarantine(
+        self, source: str, *, release: bool = False, dry_run: bool = False, by: str = "", reason: str = ""
+    ) -> QuarantineReport:
+        """Hide what rests on a source, here and in other threads, by a recorded act; with `release` it comes back."""
     def quarantines(self) -> tuple[Quarantine, ...]:
-        """The quarantines in force, in the order in which they began: see `Thread.quarantine`."""
+        """The quarantines in force, in the order in which they began."""
     def release(self, *, reason: str = "", by: str = "") -> Sequence[StandingHold]:
         """End the holds set here, and return them; one on the thread's user or tenant ends there."""
     def resume(self, reason: str = "") -> Receipt:
@@ -1269,6 +1275,7 @@ class MemoryTools:
         *,
         viewer: Viewer | None = None,
         changes_shared: bool = False,
+        min_trust: str | None = None,
     ) -> None: ...
 
 def open(

@@ -24,8 +24,8 @@ async def test_the_outline_tells_what_is_quarantined() -> None:
     async with memory_engine.open(":memory:") as engine, inspected(engine) as browser:
         thread = await engine.create_thread("t")
         await thread.dispatch(e.ExternalInject(content="It rains.", source="weather"))
-        await thread.quarantine("tool:weather", by="ada", reason="wrong")
+        await thread.admin.quarantine("tool:weather", by="ada", reason="wrong")
         (one,) = rows(await get(browser, "outline", {"thread": "t"}), "quarantines")
         assert ("tool:weather", "ada", "wrong", [1]) == (one["source"], one["by"], one["reason"], one["seqs"])
-        await thread.quarantine("tool:weather", release=True)
+        await thread.admin.quarantine("tool:weather", release=True)
         assert [] == rows(await get(browser, "outline", {"thread": "t"}), "quarantines")

@@ -39,14 +39,14 @@ async def test_a_release_gives_back_what_a_quarantine_hid(
                     await thread.compact()
         await thread.dispatch_all([e.UserMessage(content="go on"), *from_mail(77)])
         before = await picture(thread)
-        told = await thread.quarantine(source, dry_run=True)
+        told = await thread.admin.quarantine(source, dry_run=True)
         assert before == await picture(thread)
-        done = await thread.quarantine(source)
+        done = await thread.admin.quarantine(source)
         assert told.as_data() | {"seq": done.seq} == done.as_data()
         if source in ("tool:mail", "origin:tool", "everything"):
             assert SECRET not in str(await picture(thread))
         await checked(thread)
-        await thread.quarantine(source, release=True)
+        await thread.admin.quarantine(source, release=True)
         assert before == await picture(thread)
         await checked(thread)
 
@@ -91,10 +91,10 @@ class Careful(Story):
             await self.thread.scratchpad.write(f"{head}: {'A note' if self.is_hidden else SECRET}")
             await self.thread.dispatch(e.UserMessage(content="I see."))
         elif kind == QUARANTINE:
-            await self.thread.quarantine("tool:mail", by="a person")
+            await self.thread.admin.quarantine("tool:mail", by="a person")
             self.is_hidden = True
         elif kind == RELEASE:
-            await self.thread.quarantine("tool:mail", release=True)
+            await self.thread.admin.quarantine("tool:mail", release=True)
             self.is_hidden = False
         elif kind == 10:
             await self.thread.rewind(number % (head + 1))

@@ -102,7 +102,7 @@ OF_THREAD: dict[str, Callable[[Given], Awaitable[object]]] = {
     "followed": lambda given: handle_of(given.thread).followed(),
     "forget": lambda given: given.thread.forget(seqs=[1]),
     "fork": lambda given: given.thread.fork(3),
-    "quarantine": lambda given: given.thread.quarantine("event:3"),
+    "quarantine": lambda given: given.thread.admin.quarantine("event:3"),
     "rewind": lambda given: given.thread.rewind(3),
     "hold": lambda given: given.thread.admin.hold(),
     "info": lambda given: given.thread.info(),

@@ -52,7 +52,8 @@ FORMS: tuple[Literal["openai.chat", "openai.responses", "anthropic", "gemini", "
     "langchain",
 )
 ATTRIBUTED = re.compile(
-    r"\[(User memory|Imported preferences|From memory, not said now|Note|Environment|Result of call|Error|External|Message from a sub-agent)"
+    r"\[(User memory|Imported preferences|From memory, not said now|Note|Environment|Result of call|Error|External|"
+    r"Message from a sub-agent)"
 )
 SPOKEN_TAGS = ("system", "user_message", "parent_message", "agent_response", "agent_action", "thinking", "task")
 """The elements of a context in XML that hold words of the operator, of people or of the agent."""
