@@ -216,8 +216,8 @@ from memory_engine.errors.replay import CopyRefused as CopyRefused
 from memory_engine.errors.replay import ImportRefused as ImportRefused
 from memory_engine.errors.replay import InvalidChange as InvalidChange
 from memory_engine.errors.replay import InvalidExpression as InvalidExpression
-from memory_engine.errors.replay import InvalidRedaction as InvalidRedaction
 from memory_engine.errors.replay import InvalidLabChange as InvalidLabChange
+from memory_engine.errors.replay import InvalidRedaction as InvalidRedaction
 from memory_engine.errors.replay import InvalidRetention as InvalidRetention
 from memory_engine.errors.replay import MissingTimeZones as MissingTimeZones
 from memory_engine.errors.replay import ModelNotAllowed as ModelNotAllowed

@@ -43,12 +43,11 @@ def page(found: LabReport) -> str:
         '<meta name="color-scheme" content="light dark">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<title>{escape(found.verdict)}</title><style>body {{ margin: 0; }}</style></head>"
-        f"<body>{fragment(found)}</body></html>\n"
+        f"<body>{_main(found)}</body></html>\n"
     )
 
 
-def fragment(found: LabReport) -> str:
-    """The report as a part of a page, for a notebook too."""
+def _main(found: LabReport) -> str:
     colour = "good" if found.safe else "bad" if found.broken or not found.threads else "warn"
     versions = dict.fromkeys(found.versions)
     logs = len({one.log for one in found.threads})

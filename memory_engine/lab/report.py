@@ -112,18 +112,21 @@ class LabReport(JsonForm):
     def as_data(self) -> dict[str, object]:
         """As plain JSON values: `timings` alone differ between two runs."""
         names = "verdict safe versions metrics findings unmeasured interrupted threads"
-        changes = {"under": msgspec.to_builtins(self.under), "against": msgspec.to_builtins(self.against)}
+        changes = {name: _finite(msgspec.to_builtins(getattr(self, name))) for name in ("under", "against")}
         timings = {key: round(value, 3) for key, value in self.seconds.items()}
-        return {"lab": FORMAT, **_finite(changes), **named(self, names), "timings": timings}
+        return {"lab": FORMAT, **changes, **named(self, names), "timings": timings}
 
     def __str__(self) -> str:
         return plain(report_lines(self))
 
     def _repr_html_(self) -> str:
-        """The report for a notebook."""
-        from memory_engine.lab.page import fragment
+        """The verdict and what got worse, as tables for a notebook; `page.page` gives a whole page."""
+        from memory_engine.core.notebook import table
 
-        return fragment(self)
+        found = [(one.thread, one.seq, one.what, one.command) for one in self.findings]
+        measures = [(one.label, *metric_texts(one)) for one in self.metrics]
+        worse = table("What got worse", ("thread", "event", "what", "command"), found) if found else ""
+        return table(self.verdict, ("", "before", "after", "worse by", "allowed"), measures) + worse
 
 
 def _broken_text(one: Metric) -> str:
@@ -419,9 +422,9 @@ def _metric_cells(one: Metric) -> tuple[str, ...]:
 
 def metric_texts(one: Metric) -> tuple[str, str, str, str]:
     """Before, after, how much worse, and what is allowed, as people read it."""
-    sides = ("-", "-") if one.metric == "contexts_changed" else (_amount_text(one.before), _amount_text(one.after))
     limit = "any" if one.limit is None else _worse_text(one, one.limit)
-    return *sides, _worse_text(one, one.worse), limit
+    before, after = ("-", "-") if one.metric == "contexts_changed" else map(_amount_text, (one.before, one.after))
+    return before, after, _worse_text(one, one.worse), limit
 
 
 def _worse_text(one: Metric, amount: float) -> str:
