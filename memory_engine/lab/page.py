@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from html import escape
 
 from memory_engine.core.excerpts import counted, number
-from memory_engine.lab.report import Finding, LabReport, Metric, ThreadPair, foremost, metric_texts
+from memory_engine.lab.report import LabFinding, LabReport, Metric, ThreadPair, foremost, metric_texts
 
 FINDINGS_MAX = 400
 THREADS_MAX = 1_000
@@ -106,7 +106,7 @@ def _findings_list(found: LabReport) -> str:
     return "".join(parts)
 
 
-def _finding_item(one: Finding, labels: dict[str, str], colour: str) -> str:
+def _finding_item(one: LabFinding, labels: dict[str, str], colour: str) -> str:
     return (
         f'<li><span class="tag {colour}">{escape(labels[one.metric])}</span>'
         f"<b>{escape(one.thread)}</b>, event {one.seq}: {escape(one.what)}"

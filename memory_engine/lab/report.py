@@ -9,8 +9,8 @@ from attrs import frozen
 
 from memory_engine.core.excerpts import WIDTH, Column, Line, counted, line, number, one_line, plain, table_lines
 from memory_engine.core.json_form import JsonForm, named
-from memory_engine.lab.change import LabChange, Thresholds
-from memory_engine.lab.measuring import Measured, Moment
+from memory_engine.lab.change import LabChange, LabThresholds
+from memory_engine.lab.measuring import LabMoment, Measured
 
 FORMAT = 1
 """The version of the JSON form; `--against` reads no other."""
@@ -21,7 +21,7 @@ UNKEPT = "lab-kept"
 
 
 @frozen(kw_only=True)
-class Finding(JsonForm):
+class LabFinding(JsonForm):
     """Something that got worse: in which thread, at which event of the recorded log, and what shows it."""
 
     metric: str
@@ -79,7 +79,7 @@ class LabReport(JsonForm):
     against: LabChange
     versions: tuple[str, str]
     metrics: tuple[Metric, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[LabFinding, ...]
     threads: tuple[ThreadPair, ...]
     unmeasured: tuple[UnmeasuredLog, ...] = ()
     interrupted: bool = False
@@ -195,7 +195,7 @@ def _under(pair: ThreadPair) -> Measured:
     return pair.under
 
 
-def both_moments(pair: ThreadPair) -> Iterator[tuple[Moment, Moment]]:
+def both_moments(pair: ThreadPair) -> Iterator[tuple[LabMoment, LabMoment]]:
     """The contexts of both sides at the same event."""
     before = {one.event: one for one in pair.against.moments}
     return ((before[one.event], one) for one in pair.under.moments if one.event in before)
@@ -330,17 +330,17 @@ def compared(before: Measured, after: Measured, kept: str = "") -> ThreadPair:
     )
 
 
-def judged(pairs: Sequence[ThreadPair], limits: Thresholds) -> tuple[tuple[Metric, ...], tuple[Finding, ...]]:
+def judged(pairs: Sequence[ThreadPair], limits: LabThresholds) -> tuple[tuple[Metric, ...], tuple[LabFinding, ...]]:
     """The metrics over all threads, and what got worse, the gravest first."""
     metrics = tuple(one.compared(pairs, getattr(limits, one.name)) for one in MEASURES)
     order = sorted(range(len(MEASURES)), key=lambda n: not metrics[n].broken)
-    findings: list[Finding] = []
+    findings: list[LabFinding] = []
     for measure, metric in ((MEASURES[n], metrics[n]) for n in order):
         if measure.name == "contexts_changed" and not metric.broken:
             continue
         rows = [(pair, *row) for pair in pairs for row in measure.worse(pair)]
         findings += (
-            Finding(
+            LabFinding(
                 metric=measure.name, log=pair.log, thread=pair.thread, seq=seq, what=what,
                 command=_command(pair, seq, measure.name),
             )
@@ -395,7 +395,7 @@ def report_lines(found: LabReport, width: int | None = WIDTH) -> Iterator[Line]:
     yield from table_lines(_HEADS, [_metric_cells(one) for one in found.metrics], width)
 
 
-def foremost(findings: Sequence[Finding], most: int) -> list[Finding]:
+def foremost(findings: Sequence[LabFinding], most: int) -> list[LabFinding]:
     """So many of them that each metric and then each thread has its turn, in their order."""
     turns: dict[int, int] = {}
     seen: dict[tuple[str, str], int] = {}

@@ -19,7 +19,7 @@ from memory_engine.core.version import installed_version
 from memory_engine.errors import InvalidLabChange, MemoryEngineError, ModelNotAllowed, NoSuchTest, WorkerFailed
 from memory_engine.files.comparison import SUFFIXES, KeyOf, conversations_of, files_of, log_label, opened_log
 from memory_engine.files.workers import answers_alone, cores, run_together, tell_worker, worker_process
-from memory_engine.lab.change import RECORDED, LabChange, Question, Thresholds, read_change, read_questions
+from memory_engine.lab.change import RECORDED, LabChange, LabThresholds, RecallQuestion, read_change, read_questions
 from memory_engine.lab.measuring import FIXED, LabJob, Measured, measure
 from memory_engine.lab.report import LabReport, ThreadPair, UnmeasuredLog, compared, judged, measured_in
 from memory_engine.plugins import Plugin, installed_plugins, plugin_at
@@ -45,7 +45,7 @@ serve()
 """
 
 
-class _LabAnswer(msgspec.Struct, omit_defaults=True):
+class _WorkerResult(msgspec.Struct, omit_defaults=True):
     """What a process measured, or why it could not. The first answer is only its `version`."""
 
     measured: Measured | None = None
@@ -54,7 +54,7 @@ class _LabAnswer(msgspec.Struct, omit_defaults=True):
     usage: bool = False
 
 
-_ANSWERS = msgspec.json.Decoder(_LabAnswer)
+_ANSWERS = msgspec.json.Decoder(_WorkerResult)
 
 
 @frozen
@@ -64,7 +64,7 @@ class _LabLog:
     export: str
     label: str
     thread: str
-    questions: tuple[Question, ...]
+    questions: tuple[RecallQuestion, ...]
 
 
 async def run(  # noqa: PLR0913 - what is compared, by keyword
@@ -103,11 +103,11 @@ async def run(  # noqa: PLR0913 - what is compared, by keyword
     Raises `InvalidLabChange`, `ModelNotAllowed` for a change that names a model without `call_models`,
     `FileExistsError` for a folder that is not empty, `OSError`. A log that cannot be read is in `unmeasured`.
     """
-    change = _change(under)
+    change = _given_change(under)
     if not isinstance(against, LabChange) and str(against).endswith(".json"):
-        baseline, version, known = _results(Path(against))
+        baseline, version, known = _earlier_results(Path(against))
     else:
-        baseline, version, known = _change(against), installed_version(), None
+        baseline, version, known = _given_change(against), installed_version(), None
     for one in (change,) if known is not None else (change, baseline):
         if one.calls_model and not call_models:
             raise ModelNotAllowed(f"the change {one.name!r}")
@@ -127,11 +127,11 @@ async def run(  # noqa: PLR0913 - what is compared, by keyword
         return report
 
 
-def _change(given: LabChange | PathLike) -> LabChange:
+def _given_change(given: LabChange | PathLike) -> LabChange:
     return given if isinstance(given, LabChange) else read_change(given)
 
 
-def _results(path: Path) -> tuple[LabChange, str, list[Measured]]:
+def _earlier_results(path: Path) -> tuple[LabChange, str, list[Measured]]:
     try:
         return measured_in(read_file(path))
     except (ValueError, KeyError) as error:
@@ -261,7 +261,7 @@ class _Lab:
             LabJob(
                 export=one.export,
                 log=one.label,
-                change=msgspec.structs.replace(change, thresholds=Thresholds()),  # JSON has no infinity
+                change=msgspec.structs.replace(change, thresholds=LabThresholds()),  # JSON has no infinity
                 side=side,
                 moments=max(1, self.moments),
                 window=self.window,
@@ -288,7 +288,7 @@ class _Lab:
             try:
                 n = await self._with_processes(n)
             except WorkerFailed as error:
-                self._take(n, [_LabAnswer(failed=error.why)], 0.0)
+                self._take(n, [_WorkerResult(failed=error.why)], 0.0)
                 n = await self._next()
 
     async def _with_processes(self, n: int | None) -> int | None:
@@ -301,7 +301,7 @@ class _Lab:
                 self.version = (await _followed(other, "")).version
             while n is not None:
                 begun = time.perf_counter()
-                answers: list[_LabAnswer] = []
+                answers: list[_WorkerResult] = []
                 for job in self.jobs(n):
                     process = other if self.python is not None and job.side == "against" else own
                     await tell_worker(process, job)
@@ -310,7 +310,7 @@ class _Lab:
                 n = await self._next()
         return None
 
-    def _take(self, n: int, answers: Sequence[_LabAnswer], seconds: float) -> None:
+    def _take(self, n: int, answers: Sequence[_WorkerResult], seconds: float) -> None:
         one = self.logs[n]
         self._seconds[f"{one.label} {one.thread}"] = seconds
         failed = next((answer.failed for answer in answers if answer.failed), "")
@@ -361,7 +361,7 @@ async def _write_tests(report: LabReport, lab: _Lab, folder: Path) -> None:
 # the work of a process
 
 
-async def _followed(process: asyncio.subprocess.Process, thread_id: str) -> _LabAnswer:
+async def _followed(process: asyncio.subprocess.Process, thread_id: str) -> _WorkerResult:
     """A process's next answer. Raises `WorkerFailed` where it ends before, `InvalidLabChange` where it cannot begin."""
     line = await process.stdout.readline() if process.stdout is not None else b""
     if not line.endswith(b"\n"):
@@ -376,7 +376,7 @@ def serve() -> None:
     """Measure what standard input asks for, until it ends. Ctrl-C is for the process that asked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with answers_alone() as answers:
-        answers.write(msgspec.json.encode(_LabAnswer(version=installed_version())) + b"\n")
+        answers.write(msgspec.json.encode(_WorkerResult(version=installed_version())) + b"\n")
         answers.flush()
         for line in sys.stdin.buffer:
             answer = asyncio.run(_answer(line))
@@ -384,10 +384,10 @@ def serve() -> None:
             answers.flush()
 
 
-async def _answer(asked: LabJob | bytes) -> _LabAnswer:
+async def _answer(asked: LabJob | bytes) -> _WorkerResult:
     try:
         job = msgspec.json.decode(asked, type=LabJob) if isinstance(asked, bytes) else asked
-        return _LabAnswer(measured=await measure(job))
+        return _WorkerResult(measured=await measure(job))
     except Exception as error:  # one bad log does not stop the rest: any error is reported with it
         kind = "" if isinstance(error, MemoryEngineError) else f"{type(error).__name__}: "
-        return _LabAnswer(failed=f"{kind}{error}")
+        return _WorkerResult(failed=f"{kind}{error}")
