@@ -6,7 +6,7 @@ from html import escape
 from memory_engine.core.excerpts import counted, number
 from memory_engine.lab.report import LabFinding, LabReport, Metric, ThreadPair, foremost, metric_texts
 
-FINDINGS_MAX = 400
+FINDINGS_MAX = 100
 THREADS_MAX = 1_000
 _STYLE = """
 .lab { --fg: #1f2328; --quiet: #59636e; --page: #ffffff; --soft: #f6f8fa; --line: #d1d9e0; --bad: #b3261e;

@@ -1,5 +1,6 @@
 """What got worse: the measures of each thread under two changes, compared, judged, and drawn."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from shlex import quote
@@ -14,7 +15,7 @@ from memory_engine.lab.measuring import LabMoment, Measured
 
 FORMAT = 1
 """The version of the JSON form; `--against` reads no other."""
-FINDINGS_SHOWN = 12
+FINDINGS_SHOWN = 3
 VALUES_SHOWN = 6
 UNKEPT = "lab-kept"
 """The folder that commands name where no database was kept."""
@@ -383,12 +384,13 @@ def report_lines(found: LabReport, width: int | None = WIDTH) -> Iterator[Line]:
     if found.findings:
         yield line("")
         yield line(f"what got worse ({number(len(found.findings))}):", "bold")
-    for one in foremost(found.findings, FINDINGS_SHOWN):
+    shown = foremost(found.findings, FINDINGS_SHOWN)
+    for one in shown:
         is_broken = any(metric.metric == one.metric for metric in found.broken)
         yield line(f"{one.thread}, event {one.seq}: {one.what}", "yellow" if is_broken else "")
         yield line(f"    {one.command}", "dim")
-    if len(found.findings) > FINDINGS_SHOWN:
-        yield line(f"… and {number(len(found.findings) - FINDINGS_SHOWN)} more: --json or --html has them")
+    if len(found.findings) > len(shown):
+        yield line(f"… and {number(len(found.findings) - len(shown))} more: --json or --html has them")
     if found.findings and not any(one.kept for one in found.threads):
         yield line(f"to run these commands, run again with --keep {UNKEPT} (and --thread, for one)", "dim")
     yield line("")
@@ -396,17 +398,14 @@ def report_lines(found: LabReport, width: int | None = WIDTH) -> Iterator[Line]:
 
 
 def foremost(findings: Sequence[LabFinding], most: int) -> list[LabFinding]:
-    """So many of them that each metric and then each thread has its turn, in their order."""
-    turns: dict[int, int] = {}
-    seen: dict[tuple[str, str], int] = {}
-    of_metric: dict[str, int] = {}
-    for n, one in enumerate(findings):
-        key = (one.metric, one.thread)
-        seen[key] = seen.get(key, 0) + 1
-        of_metric[one.metric] = of_metric.get(one.metric, 0) + 1
-        turns[n] = (seen[key] - 1) * len(findings) + of_metric[one.metric]
-    chosen = sorted(turns, key=lambda n: turns[n])[:most]
-    return [findings[n] for n in sorted(chosen)]
+    """At most so many findings of each metric, in their order: the worst of each."""
+    shown: Counter[str] = Counter()
+    found: list[LabFinding] = []
+    for one in findings:
+        shown[one.metric] += 1
+        if shown[one.metric] <= most:
+            found.append(one)
+    return found
 
 
 _HEADS = [
