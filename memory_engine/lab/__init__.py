@@ -5,12 +5,20 @@ print(report)
 assert report.safe
 """
 
-from memory_engine.lab.change import LabChange, Question, Thresholds, read_change
+from memory_engine.lab.change import LabChange, LabThresholds, RecallQuestion, read_change
 from memory_engine.lab.measuring import Measured
-from memory_engine.lab.report import Finding, LabReport, Metric, ThreadPair
+from memory_engine.lab.report import LabFinding, LabReport, Metric, ThreadPair
 from memory_engine.lab.running import run
 
 __all__ = [
-    "Finding", "LabChange", "LabReport", "Measured", "Metric", "Question", "ThreadPair", "Thresholds", "read_change",
+    "LabChange",
+    "LabFinding",
+    "LabReport",
+    "LabThresholds",
+    "Measured",
+    "Metric",
+    "RecallQuestion",
+    "ThreadPair",
+    "read_change",
     "run",
 ]  # fmt: skip

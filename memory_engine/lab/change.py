@@ -22,7 +22,7 @@ RECORDED, DEFAULTS = "recorded", "defaults"
 _KEY = re.compile(r" - at `\$\.?(.*)`$")
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RecallQuestion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A recall question: its answer is in one of the `events` (ids), or says all of the `words`.
 
     It is asked of the thread of this id, or of every thread of its log.
@@ -67,7 +67,7 @@ class SearchTable(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     limit: int = 5
 
 
-class Thresholds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LabThresholds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How much worse a change may be, over all threads; `inf` for any amount.
 
     Numbers: statements of the brief, answers, contexts, compactions and events that the baseline has no fault with.
@@ -100,8 +100,8 @@ class LabChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     contexts: ContextsTable = ContextsTable()
     search: SearchTable = SearchTable()
     prices: Prices | None = None
-    questions: tuple[Question, ...] = ()
-    thresholds: Thresholds = Thresholds()
+    questions: tuple[RecallQuestion, ...] = ()
+    thresholds: LabThresholds = LabThresholds()
 
     @property
     def calls_model(self) -> bool:
@@ -198,26 +198,26 @@ def _check_keys(table: object, kind: object, source: str, where: str = "") -> No
             raise InvalidLabChange(source, name, f"there is no such key; {advice}")
         if key == "questions" and isinstance(value, list):
             for n, one in enumerate(value):
-                _check_keys(one, Question, source, f"{name}[{n}]")
+                _check_keys(one, RecallQuestion, source, f"{name}[{n}]")
         _check_keys(value, _TABLES.get(name), source, name)
 
 
 _TABLES = {
     "compaction": CompactionTable, "compaction.policy": dict, "contexts": ContextsTable, "contexts.policy": dict,
-    "search": SearchTable, "prices": Prices, "thresholds": Thresholds,
+    "search": SearchTable, "prices": Prices, "thresholds": LabThresholds,
 }  # fmt: skip
 
 
-def read_questions(path: Path) -> list[Question]:
+def read_questions(path: Path) -> list[RecallQuestion]:
     """The questions of a JSONL file, an object a line. Raises `InvalidLabChange` with the line, and `OSError`."""
-    found: list[Question] = []
+    found: list[RecallQuestion] = []
     for n, line in enumerate(read_file(path).decode(errors="replace").splitlines(), 1):
         if not line.strip():
             continue
         try:
             value = json.loads(line)
-            _check_keys(value, Question, str(path), "")
-            found.append(msgspec.convert(value, Question))
+            _check_keys(value, RecallQuestion, str(path), "")
+            found.append(msgspec.convert(value, RecallQuestion))
         except ValueError as error:
             raise InvalidLabChange(str(path), f"line {n}", str(error)) from None
     return found

@@ -27,7 +27,7 @@ from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import ContextBudgetError, InvalidArgument, InvalidChange
 from memory_engine.files.comparison import AS_RECORDED, text_with_calls
 from memory_engine.files.facts import facts_of, missing
-from memory_engine.lab.change import CompactionTable, LabChange, Question, is_place
+from memory_engine.lab.change import CompactionTable, LabChange, RecallQuestion, is_place
 from memory_engine.options import Models, Parts
 from memory_engine.plugins import Plugin, plugin_at
 from memory_engine.recall.ranking import rank
@@ -74,7 +74,7 @@ class LabJob(msgspec.Struct, frozen=True, kw_only=True):
     place: str
     plugins: tuple[str, ...] = ()
     entry_points: bool = False
-    questions: tuple[Question, ...] = ()
+    questions: tuple[RecallQuestion, ...] = ()
 
 
 class MissingStatement(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class MissingStatement(msgspec.Struct, frozen=True):
     text: str
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class LabMoment(msgspec.Struct, frozen=True, kw_only=True):
     """A context: before the event `seq` of the recorded log, a model's answer, or after the last (`event` is empty).
 
     `own` is the seq that the thread is at in its own log, `digest` of the messages, `fits` if the budget was enough.
@@ -113,7 +113,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     lost_tokens: int = 0
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class LabAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A recall question: whether its answer was among the hits, and in the context that the question recalls."""
 
     question: str
@@ -133,7 +133,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     fork: str
     max_tokens: int
-    moments: tuple[Moment, ...]
+    moments: tuple[LabMoment, ...]
     values: int
     values_missing: tuple[str, ...]
     calls: int
@@ -146,7 +146,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[Trouble, ...]
     refused: tuple[Refused, ...]
     verified: str
-    answers: tuple[Answer, ...]
+    answers: tuple[LabAnswer, ...]
     cost_usd: float | None = None
 
     def priced(self, prices: Prices | None) -> "Measured":
@@ -334,20 +334,20 @@ class _Measuring:
         places = [next((seqs[id_] for id_ in ids.get(one.own, ()) if id_ in seqs), last) for one in found]
         return tuple(msgspec.structs.replace(one, seq=seq) for one, seq in zip(found, places, strict=True))
 
-    async def _moments(self, fork: Thread, head: int, max_tokens: int) -> tuple[tuple[Moment, ...], Context | None]:
+    async def _moments(self, fork: Thread, head: int, max_tokens: int) -> tuple[tuple[LabMoment, ...], Context | None]:
         """Contexts before some of the model's answers, spread evenly, and after the last event; that one as well."""
         chosen = _spread(self.rerun.calls, self.job.moments - 1)
         rows = await kernel_of(self.engine).store.find(fork.id, [one.id for one in chosen])
         own = {row.id: row.seq - 1 for row in rows}
-        places = [Moment(event=one.id, seq=one.seq, own=own[one.id]) for one in chosen if one.id in own]
-        moments: list[Moment] = []
+        places = [LabMoment(event=one.id, seq=one.seq, own=own[one.id]) for one in chosen if one.id in own]
+        moments: list[LabMoment] = []
         last: Context | None = None
-        for place in (*places, Moment(event="", seq=self.rerun.last, own=head)):
+        for place in (*places, LabMoment(event="", seq=self.rerun.last, own=head)):
             moment, last = await self._moment(await fork.at(place.own), place, max_tokens)
             moments.append(moment)
         return tuple(moments), last
 
-    async def _moment(self, past: Past, place: Moment, max_tokens: int) -> tuple[Moment, Context | None]:
+    async def _moment(self, past: Past, place: LabMoment, max_tokens: int) -> tuple[LabMoment, Context | None]:
         try:
             context = await past.context(max_tokens, policy=self.job.change.context_policy())
         except ContextBudgetError as error:
@@ -362,22 +362,22 @@ class _Measuring:
             place, tokens=context.tokens, digest=digest, stood=stood, missing=absent
         ), context
 
-    async def _answers(self, fork: Thread, head: int, max_tokens: int) -> tuple[Answer, ...]:
+    async def _answers(self, fork: Thread, head: int, max_tokens: int) -> tuple[LabAnswer, ...]:
         change = self.job.change
         asked = [one for one in self.job.questions if one.thread in ("", self.rerun.thread)]
-        past, answers = await fork.at(head), list[Answer]()
+        past, answers = await fork.at(head), list[LabAnswer]()
         for one in asked:
             hits = await past.search(one.question, limit=change.search.limit)
             is_found = _answers_it(one, [hit.text for hit in hits], {id_ for hit in hits for id_ in hit.sources})
             try:
                 context = await past.context(max_tokens, query=one.question, policy=change.context_policy())
             except ContextBudgetError:
-                answers.append(Answer(question=one.question, found=is_found, shown=False))
+                answers.append(LabAnswer(question=one.question, found=is_found, shown=False))
                 continue
             ids = {id_ for hit in context.recalled for id_ in hit.sources}
             ids.update(await self._events_shown(fork, context))
             is_shown = _answers_it(one, list(map(message_text, context.messages)), ids)
-            answers.append(Answer(question=one.question, found=is_found, shown=is_shown))
+            answers.append(LabAnswer(question=one.question, found=is_found, shown=is_shown))
         return tuple(answers)
 
     async def _events_shown(self, fork: Thread, context: Context) -> set[str]:
@@ -393,14 +393,14 @@ def _spread(calls: Sequence[StoredEvent], most: int) -> list[StoredEvent]:
     return [calls[(n + 1) * len(calls) // most - 1] for n in range(most)]
 
 
-def _answers_it(one: Question, texts: Sequence[str], events: set[str]) -> bool:
+def _answers_it(one: RecallQuestion, texts: Sequence[str], events: set[str]) -> bool:
     said = " ".join(" ".join(texts).split()).casefold()
     has_words = bool(one.words) and all(" ".join(word.split()).casefold() in said for word in one.words)
     return has_words or not events.isdisjoint(one.events)
 
 
 async def _ledger(begin: Past, end: Past, max_tokens: int, policy: ContextPolicy) -> CacheLedger:
-    """The ledger within the budget; of whole states if one of the contexts does not fit (`Moment.fits` says so)."""
+    """The ledger within the budget; of whole states if one of the contexts does not fit (`LabMoment.fits` says so)."""
     after, upto = handle_of(begin), handle_of(end)
     try:
         return await cache_ledger(after, upto, max_tokens, policy=policy)

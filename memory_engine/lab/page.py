@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from html import escape
 
 from memory_engine.core.excerpts import counted, number
-from memory_engine.lab.report import Finding, LabReport, Metric, ThreadPair, foremost, metric_texts
+from memory_engine.lab.report import LabFinding, LabReport, Metric, ThreadPair, foremost, metric_texts
 
-FINDINGS_MAX = 400
+FINDINGS_MAX = 100
 THREADS_MAX = 1_000
 _STYLE = """
 .lab { --fg: #1f2328; --quiet: #59636e; --page: #ffffff; --soft: #f6f8fa; --line: #d1d9e0; --bad: #b3261e;
@@ -43,12 +43,11 @@ def page(found: LabReport) -> str:
         '<meta name="color-scheme" content="light dark">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<title>{escape(found.verdict)}</title><style>body {{ margin: 0; }}</style></head>"
-        f"<body>{fragment(found)}</body></html>\n"
+        f"<body>{_main(found)}</body></html>\n"
     )
 
 
-def fragment(found: LabReport) -> str:
-    """The report as a part of a page, for a notebook too."""
+def _main(found: LabReport) -> str:
     colour = "good" if found.safe else "bad" if found.broken or not found.threads else "warn"
     versions = dict.fromkeys(found.versions)
     logs = len({one.log for one in found.threads})
@@ -107,7 +106,7 @@ def _findings_list(found: LabReport) -> str:
     return "".join(parts)
 
 
-def _finding_item(one: Finding, labels: dict[str, str], colour: str) -> str:
+def _finding_item(one: LabFinding, labels: dict[str, str], colour: str) -> str:
     return (
         f'<li><span class="tag {colour}">{escape(labels[one.metric])}</span>'
         f"<b>{escape(one.thread)}</b>, event {one.seq}: {escape(one.what)}"

@@ -1,5 +1,6 @@
 """What got worse: the measures of each thread under two changes, compared, judged, and drawn."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from shlex import quote
@@ -9,19 +10,19 @@ from attrs import frozen
 
 from memory_engine.core.excerpts import WIDTH, Column, Line, counted, line, number, one_line, plain, table_lines
 from memory_engine.core.json_form import JsonForm, named
-from memory_engine.lab.change import LabChange, Thresholds
-from memory_engine.lab.measuring import Measured, Moment
+from memory_engine.lab.change import LabChange, LabThresholds
+from memory_engine.lab.measuring import LabMoment, Measured
 
 FORMAT = 1
 """The version of the JSON form; `--against` reads no other."""
-FINDINGS_SHOWN = 12
+FINDINGS_SHOWN = 3
 VALUES_SHOWN = 6
 UNKEPT = "lab-kept"
 """The folder that commands name where no database was kept."""
 
 
 @frozen(kw_only=True)
-class Finding(JsonForm):
+class LabFinding(JsonForm):
     """Something that got worse: in which thread, at which event of the recorded log, and what shows it."""
 
     metric: str
@@ -79,7 +80,7 @@ class LabReport(JsonForm):
     against: LabChange
     versions: tuple[str, str]
     metrics: tuple[Metric, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[LabFinding, ...]
     threads: tuple[ThreadPair, ...]
     unmeasured: tuple[UnmeasuredLog, ...] = ()
     interrupted: bool = False
@@ -112,18 +113,21 @@ class LabReport(JsonForm):
     def as_data(self) -> dict[str, object]:
         """As plain JSON values: `timings` alone differ between two runs."""
         names = "verdict safe versions metrics findings unmeasured interrupted threads"
-        changes = {"under": msgspec.to_builtins(self.under), "against": msgspec.to_builtins(self.against)}
+        changes = {name: _finite(msgspec.to_builtins(getattr(self, name))) for name in ("under", "against")}
         timings = {key: round(value, 3) for key, value in self.seconds.items()}
-        return {"lab": FORMAT, **_finite(changes), **named(self, names), "timings": timings}
+        return {"lab": FORMAT, **changes, **named(self, names), "timings": timings}
 
     def __str__(self) -> str:
         return plain(report_lines(self))
 
     def _repr_html_(self) -> str:
-        """The report for a notebook."""
-        from memory_engine.lab.page import fragment
+        """The verdict and what got worse, as tables for a notebook; `page.page` gives a whole page."""
+        from memory_engine.core.notebook import table
 
-        return fragment(self)
+        found = [(one.thread, one.seq, one.what, one.command) for one in self.findings]
+        measures = [(one.label, *metric_texts(one)) for one in self.metrics]
+        worse = table("What got worse", ("thread", "event", "what", "command"), found) if found else ""
+        return table(self.verdict, ("", "before", "after", "worse by", "allowed"), measures) + worse
 
 
 def _broken_text(one: Metric) -> str:
@@ -192,7 +196,7 @@ def _under(pair: ThreadPair) -> Measured:
     return pair.under
 
 
-def both_moments(pair: ThreadPair) -> Iterator[tuple[Moment, Moment]]:
+def both_moments(pair: ThreadPair) -> Iterator[tuple[LabMoment, LabMoment]]:
     """The contexts of both sides at the same event."""
     before = {one.event: one for one in pair.against.moments}
     return ((before[one.event], one) for one in pair.under.moments if one.event in before)
@@ -327,17 +331,17 @@ def compared(before: Measured, after: Measured, kept: str = "") -> ThreadPair:
     )
 
 
-def judged(pairs: Sequence[ThreadPair], limits: Thresholds) -> tuple[tuple[Metric, ...], tuple[Finding, ...]]:
+def judged(pairs: Sequence[ThreadPair], limits: LabThresholds) -> tuple[tuple[Metric, ...], tuple[LabFinding, ...]]:
     """The metrics over all threads, and what got worse, the gravest first."""
     metrics = tuple(one.compared(pairs, getattr(limits, one.name)) for one in MEASURES)
     order = sorted(range(len(MEASURES)), key=lambda n: not metrics[n].broken)
-    findings: list[Finding] = []
+    findings: list[LabFinding] = []
     for measure, metric in ((MEASURES[n], metrics[n]) for n in order):
         if measure.name == "contexts_changed" and not metric.broken:
             continue
         rows = [(pair, *row) for pair in pairs for row in measure.worse(pair)]
         findings += (
-            Finding(
+            LabFinding(
                 metric=measure.name, log=pair.log, thread=pair.thread, seq=seq, what=what,
                 command=_command(pair, seq, measure.name),
             )
@@ -380,30 +384,28 @@ def report_lines(found: LabReport, width: int | None = WIDTH) -> Iterator[Line]:
     if found.findings:
         yield line("")
         yield line(f"what got worse ({number(len(found.findings))}):", "bold")
-    for one in foremost(found.findings, FINDINGS_SHOWN):
+    shown = foremost(found.findings, FINDINGS_SHOWN)
+    for one in shown:
         is_broken = any(metric.metric == one.metric for metric in found.broken)
         yield line(f"{one.thread}, event {one.seq}: {one.what}", "yellow" if is_broken else "")
         yield line(f"    {one.command}", "dim")
-    if len(found.findings) > FINDINGS_SHOWN:
-        yield line(f"… and {number(len(found.findings) - FINDINGS_SHOWN)} more: --json or --html has them")
+    if len(found.findings) > len(shown):
+        yield line(f"… and {number(len(found.findings) - len(shown))} more: --json or --html has them")
     if found.findings and not any(one.kept for one in found.threads):
         yield line(f"to run these commands, run again with --keep {UNKEPT} (and --thread, for one)", "dim")
     yield line("")
     yield from table_lines(_HEADS, [_metric_cells(one) for one in found.metrics], width)
 
 
-def foremost(findings: Sequence[Finding], most: int) -> list[Finding]:
-    """So many of them that each metric and then each thread has its turn, in their order."""
-    turns: dict[int, int] = {}
-    seen: dict[tuple[str, str], int] = {}
-    of_metric: dict[str, int] = {}
-    for n, one in enumerate(findings):
-        key = (one.metric, one.thread)
-        seen[key] = seen.get(key, 0) + 1
-        of_metric[one.metric] = of_metric.get(one.metric, 0) + 1
-        turns[n] = (seen[key] - 1) * len(findings) + of_metric[one.metric]
-    chosen = sorted(turns, key=lambda n: turns[n])[:most]
-    return [findings[n] for n in sorted(chosen)]
+def foremost(findings: Sequence[LabFinding], most: int) -> list[LabFinding]:
+    """At most so many findings of each metric, in their order: the worst of each."""
+    shown: Counter[str] = Counter()
+    found: list[LabFinding] = []
+    for one in findings:
+        shown[one.metric] += 1
+        if shown[one.metric] <= most:
+            found.append(one)
+    return found
 
 
 _HEADS = [
@@ -419,9 +421,9 @@ def _metric_cells(one: Metric) -> tuple[str, ...]:
 
 def metric_texts(one: Metric) -> tuple[str, str, str, str]:
     """Before, after, how much worse, and what is allowed, as people read it."""
-    sides = ("-", "-") if one.metric == "contexts_changed" else (_amount_text(one.before), _amount_text(one.after))
     limit = "any" if one.limit is None else _worse_text(one, one.limit)
-    return *sides, _worse_text(one, one.worse), limit
+    before, after = ("-", "-") if one.metric == "contexts_changed" else map(_amount_text, (one.before, one.after))
+    return before, after, _worse_text(one, one.worse), limit
 
 
 def _worse_text(one: Metric, amount: float) -> str:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,7 +20,7 @@ from memory_engine.core.version import installed_version
 from memory_engine.errors import InvalidLabChange, MemoryEngineError, ModelNotAllowed, NoSuchTest, WorkerFailed
 from memory_engine.files.comparison import SUFFIXES, KeyOf, conversations_of, files_of, log_label, opened_log
 from memory_engine.files.workers import answers_alone, cores, run_together, tell_worker, worker_process
-from memory_engine.lab.change import RECORDED, LabChange, Question, Thresholds, read_change, read_questions
+from memory_engine.lab.change import RECORDED, LabChange, LabThresholds, RecallQuestion, read_change, read_questions
 from memory_engine.lab.measuring import FIXED, LabJob, Measured, measure
 from memory_engine.lab.report import LabReport, ThreadPair, UnmeasuredLog, compared, judged, measured_in
 from memory_engine.plugins import Plugin, installed_plugins, plugin_at
@@ -45,7 +46,7 @@ serve()
 """
 
 
-class _LabAnswer(msgspec.Struct, omit_defaults=True):
+class _WorkerResult(msgspec.Struct, omit_defaults=True):
     """What a process measured, or why it could not. The first answer is only its `version`."""
 
     measured: Measured | None = None
@@ -54,7 +55,7 @@ class _LabAnswer(msgspec.Struct, omit_defaults=True):
     usage: bool = False
 
 
-_ANSWERS = msgspec.json.Decoder(_LabAnswer)
+_ANSWERS = msgspec.json.Decoder(_WorkerResult)
 
 
 @frozen
@@ -64,7 +65,7 @@ class _LabLog:
     export: str
     label: str
     thread: str
-    questions: tuple[Question, ...]
+    questions: tuple[RecallQuestion, ...]
 
 
 async def run(  # noqa: PLR0913 - what is compared, by keyword
@@ -103,11 +104,11 @@ async def run(  # noqa: PLR0913 - what is compared, by keyword
     Raises `InvalidLabChange`, `ModelNotAllowed` for a change that names a model without `call_models`,
     `FileExistsError` for a folder that is not empty, `OSError`. A log that cannot be read is in `unmeasured`.
     """
-    change = _change(under)
+    change = _given_change(under)
     if not isinstance(against, LabChange) and str(against).endswith(".json"):
-        baseline, version, known = _results(Path(against))
+        baseline, version, known = _earlier_results(Path(against))
     else:
-        baseline, version, known = _change(against), installed_version(), None
+        baseline, version, known = _given_change(against), installed_version(), None
     for one in (change,) if known is not None else (change, baseline):
         if one.calls_model and not call_models:
             raise ModelNotAllowed(f"the change {one.name!r}")
@@ -127,11 +128,11 @@ async def run(  # noqa: PLR0913 - what is compared, by keyword
         return report
 
 
-def _change(given: LabChange | PathLike) -> LabChange:
+def _given_change(given: LabChange | PathLike) -> LabChange:
     return given if isinstance(given, LabChange) else read_change(given)
 
 
-def _results(path: Path) -> tuple[LabChange, str, list[Measured]]:
+def _earlier_results(path: Path) -> tuple[LabChange, str, list[Measured]]:
     try:
         return measured_in(read_file(path))
     except (ValueError, KeyError) as error:
@@ -194,7 +195,6 @@ class _Lab:
     _unmeasured: list[UnmeasuredLog] = field(factory=list)
     _failed: dict[int, UnmeasuredLog] = field(factory=dict)
     _seconds: dict[str, float] = field(factory=dict)
-    _more: asyncio.Event = field(factory=asyncio.Event)
     _is_read: bool = False
 
     def declared(self) -> list[Plugin]:
@@ -211,42 +211,28 @@ class _Lab:
         return self.stop is not None and self.stop.is_set()
 
     async def measure_all(self, found: AsyncIterator[_LabLog], processes: int) -> None:
-        """Read the logs, and measure their threads while others are read."""
-        works = [self._elsewhere() for _ in range(processes)] or [self._here()]
-        everything = asyncio.ensure_future(run_together([self._read(found), *works]))
-        ending = None if self.stop is None else asyncio.ensure_future(self.stop.wait())
+        """Write the logs out, then measure their threads, until all is done or someone asks to end."""
+        everything = asyncio.ensure_future(self._all(found, processes))
+        ending = asyncio.ensure_future((self.stop or asyncio.Event()).wait())
         try:
-            await asyncio.wait({one for one in (everything, ending) if one is not None}, return_when="FIRST_COMPLETED")
+            await asyncio.wait({everything, ending}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for one in (everything, ending):
-                if one is not None and not one.done():
-                    one.cancel()
-            results = await asyncio.gather(everything, return_exceptions=True)
-        for error in results:
-            if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
-                raise error
+            everything.cancel()
+            ending.cancel()
+            await asyncio.wait({everything, ending})
+        if not everything.cancelled():
+            everything.result()
 
-    async def _read(self, found: AsyncIterator[_LabLog]) -> None:
-        try:
-            async for one in found:
-                self._waiting.append(len(self.logs))
-                self.logs.append(one)
-                self._show()
-                await asyncio.sleep(0)
-        finally:
-            self._is_read = True
-            self._more.set()
-
-    async def _next(self) -> int | None:
-        while not self._waiting:
-            if self._is_read:
-                return None
-            self._more.clear()
-            await self._more.wait()
-        return self._waiting.popleft()
+    async def _all(self, found: AsyncIterator[_LabLog], processes: int) -> None:
+        async for one in found:
+            self._waiting.append(len(self.logs))
+            self.logs.append(one)
+            self._show()
+        self._is_read = True
+        several = min(processes, len(self.logs))
+        await run_together([self._elsewhere() for _ in range(several)] or [self._here()])
 
     def _show(self) -> None:
-        self._more.set()
         if self.progress is not None:
             self.progress(len(self._pairs) + len(self._failed), len(self.logs))
 
@@ -261,7 +247,7 @@ class _Lab:
             LabJob(
                 export=one.export,
                 log=one.label,
-                change=msgspec.structs.replace(change, thresholds=Thresholds()),  # JSON has no infinity
+                change=msgspec.structs.replace(change, thresholds=LabThresholds()),  # JSON has no infinity
                 side=side,
                 moments=max(1, self.moments),
                 window=self.window,
@@ -276,41 +262,42 @@ class _Lab:
 
     async def _here(self) -> None:
         """Measure one waiting thread after the other in this process."""
-        while (n := await self._next()) is not None:
-            begun = time.perf_counter()
-            answers = [await _answer(job) for job in self.jobs(n)]
+        while self._waiting:
+            n, begun = self._waiting.popleft(), time.perf_counter()
+            answers = [await _result(job) for job in self.jobs(n)]
             self._take(n, answers, time.perf_counter() - begun)
 
     async def _elsewhere(self) -> None:
-        """Have processes measure one waiting thread after the other; one that dies is replaced."""
-        n = await self._next()
-        while n is not None:
-            try:
-                n = await self._with_processes(n)
-            except WorkerFailed as error:
-                self._take(n, [_LabAnswer(failed=error.why)], 0.0)
-                n = await self._next()
+        """Have processes measure one waiting thread after the other; where one dies, new ones take over."""
+        while self._waiting:
+            async with AsyncExitStack() as processes:
+                workers = await self._workers(processes)
+                is_alive = True
+                while is_alive and self._waiting:
+                    n, begun = self._waiting.popleft(), time.perf_counter()
+                    answers: list[_WorkerResult] = []
+                    try:
+                        for job in self.jobs(n):
+                            await tell_worker(workers[job.side], job)
+                            answers.append(await _followed(workers[job.side], self.logs[n].thread))
+                    except WorkerFailed as error:
+                        answers.append(_WorkerResult(failed=error.why))
+                        is_alive = False
+                    self._take(n, answers, time.perf_counter() - begun)
 
-    async def _with_processes(self, n: int | None) -> int | None:
-        """Measure threads from this one on; the next one where a process has died."""
-        async with worker_process(_BEGIN) as own, worker_process(_BEGIN, self.python or sys.executable) as other:
-            await tell_worker(own, {"path": sys.path})
-            await _followed(own, "")
-            if self.python is not None:
-                await tell_worker(other, {"path": None})
-                self.version = (await _followed(other, "")).version
-            while n is not None:
-                begun = time.perf_counter()
-                answers: list[_LabAnswer] = []
-                for job in self.jobs(n):
-                    process = other if self.python is not None and job.side == "against" else own
-                    await tell_worker(process, job)
-                    answers.append(await _followed(process, self.logs[n].thread))
-                self._take(n, answers, time.perf_counter() - begun)
-                n = await self._next()
-        return None
+    async def _workers(self, processes: AsyncExitStack) -> dict[str, asyncio.subprocess.Process]:
+        """The processes that measure the sides: one for both, unless the baseline has its own interpreter."""
+        own = await processes.enter_async_context(worker_process(_BEGIN))
+        await tell_worker(own, {"path": sys.path})
+        await _followed(own, "")
+        if self.python is None:
+            return {"against": own, "under": own}
+        other = await processes.enter_async_context(worker_process(_BEGIN, self.python))
+        await tell_worker(other, {"path": None})
+        self.version = (await _followed(other, "")).version
+        return {"against": other, "under": own}
 
-    def _take(self, n: int, answers: Sequence[_LabAnswer], seconds: float) -> None:
+    def _take(self, n: int, answers: Sequence[_WorkerResult], seconds: float) -> None:
         one = self.logs[n]
         self._seconds[f"{one.label} {one.thread}"] = seconds
         failed = next((answer.failed for answer in answers if answer.failed), "")
@@ -361,9 +348,12 @@ async def _write_tests(report: LabReport, lab: _Lab, folder: Path) -> None:
 # the work of a process
 
 
-async def _followed(process: asyncio.subprocess.Process, thread_id: str) -> _LabAnswer:
+async def _followed(process: asyncio.subprocess.Process, thread_id: str) -> _WorkerResult:
     """A process's next answer. Raises `WorkerFailed` where it ends before, `InvalidLabChange` where it cannot begin."""
-    line = await process.stdout.readline() if process.stdout is not None else b""
+    try:
+        line = await process.stdout.readline() if process.stdout is not None else b""
+    except ValueError:  # longer than a line may be
+        raise WorkerFailed(thread_id, "its measures take too much memory") from None
     if not line.endswith(b"\n"):
         raise WorkerFailed(thread_id, f"its process ended with code {await process.wait()}")
     answer = _ANSWERS.decode(line)
@@ -376,18 +366,18 @@ def serve() -> None:
     """Measure what standard input asks for, until it ends. Ctrl-C is for the process that asked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with answers_alone() as answers:
-        answers.write(msgspec.json.encode(_LabAnswer(version=installed_version())) + b"\n")
+        answers.write(msgspec.json.encode(_WorkerResult(version=installed_version())) + b"\n")
         answers.flush()
         for line in sys.stdin.buffer:
-            answer = asyncio.run(_answer(line))
+            answer = asyncio.run(_result(line))
             answers.write(msgspec.json.encode(answer) + b"\n")
             answers.flush()
 
 
-async def _answer(asked: LabJob | bytes) -> _LabAnswer:
+async def _result(asked: LabJob | bytes) -> _WorkerResult:
     try:
         job = msgspec.json.decode(asked, type=LabJob) if isinstance(asked, bytes) else asked
-        return _LabAnswer(measured=await measure(job))
+        return _WorkerResult(measured=await measure(job))
     except Exception as error:  # one bad log does not stop the rest: any error is reported with it
         kind = "" if isinstance(error, MemoryEngineError) else f"{type(error).__name__}: "
-        return _LabAnswer(failed=f"{kind}{error}")
+        return _WorkerResult(failed=f"{kind}{error}")

@@ -83,7 +83,7 @@ WORDS: dict[str, list[list[str]]] = {
     "what-if": [["t"]],
     "why": [["t", "1.0"]],
 }
-"""What each command is called with. `compare-compactors` and `lab` read logs of a folder, and no database that is named."""
+"""What each command is called with. `compare-compactors` and `lab` read logs of a folder, no database."""
 
 
 def test_every_command_is_tried() -> None:

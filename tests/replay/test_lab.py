@@ -234,9 +234,10 @@ def test_a_bad_log_is_reported_and_does_not_stop_the_rest(logs: Path, run: Run) 
 async def test_a_process_that_dies_costs_its_thread_alone(logs: Path) -> None:
     """Its thread is reported; another process takes the next."""
     change("talk.json", TALK)
+    change("last.json", TALK)
     path = change("c.toml", 'compaction = {compactor = "regressions:dies", policy = {threshold = 8}}')
-    found = await lab.run([logs, "talk.json"], path, processes=1)
-    assert ["talk"] == [one.thread for one in found.threads]
+    found = await lab.run(["talk.json", logs, "last.json"], path, processes=1)
+    assert ["talk", "last"] == [one.thread for one in found.threads]
     assert ["its process ended with code 9"] == [one.why for one in found.unmeasured]
 
 
