@@ -26,6 +26,7 @@ from memory_engine.wiring import open as open_engine
 
 if TYPE_CHECKING:
     from memory_engine import options
+    from memory_engine.options import Parts
 else:
     options = lazy_module("memory_engine.options")
 
@@ -220,8 +221,9 @@ async def writable(
     config: EngineConfig | None = None,
     plugins: PluginChoice = NO_PLUGINS,
     key: Callable[[str], str | None] = key_for,
+    parts: "Parts | None" = None,
 ) -> AsyncIterator[Engine]:
     """Open a database, or make it if it does not exist. `key` gives the key of the place."""
     config = config or EngineConfig()
-    async with open_engine(path, key=key(path), config=config, plugins=chosen_plugins(plugins)) as engine:
+    async with open_engine(path, key=key(path), config=config, plugins=chosen_plugins(plugins), parts=parts) as engine:
         yield engine

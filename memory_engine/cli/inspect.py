@@ -7,9 +7,9 @@ import secrets
 import webbrowser
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
-from memory_engine.cli.commands import Command, WrongArgument, existing
+from memory_engine.cli.commands import Command, WrongArgument, existing, positive
 from memory_engine.cli.schedule import told_to_end
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.aside import modules_spared
@@ -38,6 +38,8 @@ def _declare_inspect(parser: argparse.ArgumentParser) -> None:
         help="keep the address's token there, so that links survive a restart",
     )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    parser.add_argument("--thread", metavar="THREAD", default="", help="the thread that the address shows first")
+    parser.add_argument("--seq", metavar="N", type=positive, help="the event of --thread that it shows first")
 
 
 def _port(text: str) -> int:
@@ -52,6 +54,8 @@ _port.__name__ = "port"  # argparse's name for it in errors
 
 async def inspect(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Serve the inspector until Ctrl-C or SIGTERM."""
+    if asked.seq is not None and not asked.thread:
+        raise WrongArgument("--seq is the number of an event in a thread: name it, too (--thread)")
     with told_to_end() as ended:
         return await _serve(asked, terminal, ended)
 
@@ -81,6 +85,12 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
+def _fragment(asked: argparse.Namespace) -> str:
+    """The part of the address that says where to look."""
+    shown = {"thread": asked.thread, **({"seq": asked.seq} if asked.seq is not None else {})}
+    return f"#{urlencode(shown)}" if asked.thread else ""
+
+
 async def _serve(asked: argparse.Namespace, terminal: Terminal, ended: asyncio.Event) -> int:
     from memory_engine.inspector.server import serving
 
@@ -91,8 +101,9 @@ async def _serve(asked: argparse.Namespace, terminal: Terminal, ended: asyncio.E
         existing(place, read_only=True, plugins=asked.plugins) as engine,
         serving(
             engine, port=asked.port, host=asked.host, token=token, path=shown, writer=writer if asked.write else None
-        ) as address,
+        ) as served,
     ):
+        address = served + _fragment(asked)
         terminal.json({"address": address, "port": urlsplit(address).port, "pid": os.getpid()})
         terminal.say(address, "bold")
         how = "and may write to it, for anyone who has" if asked.write else "read-only, to anyone who has"
