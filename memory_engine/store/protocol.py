@@ -116,6 +116,19 @@ class StoredText(msgspec.Struct, frozen=True, gc=False):
         return of_thread + (f", event {self.seq}" if self.seq else "")
 
 
+class TextTable(msgspec.Struct, frozen=True):
+    """A table whose `columns` may hold people's words. SQL: an event's seq, type, version and blob; a thread's number.
+
+    At most `rows` are read at a time, in order of `key`.
+    """
+
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    event: str
+    rows: int = 512
+    tid: str = "r.tid"
+
+
 class Backup(msgspec.Struct, frozen=True, kw_only=True):
     """A copy of a store at one moment, of `bytes` bytes.
 
