@@ -149,6 +149,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.NothingToCompact, compact_what_is_critical),
     (errors.CompactorFailed, lambda p: compact_with(Scripted(no_summary), p)),
     (errors.CannotRereduce, lambda p: p.thread.replay.rereduce(1)),
+    (errors.CannotQuarantine, lambda p: p.thread.admin.quarantine("tool:none", release=True)),
     (errors.CannotRewind, lambda p: p.thread.rewind(redo=True)),
     (errors.CompactionNotLive, lambda p: p.thread.compaction.undo("x")),
     (errors.ModelError, lambda p: ask(Silent(), [], temperature=0.0, max_tokens=1, timeout_s=1.0)),

@@ -61,6 +61,8 @@ EXAMPLES = {
     "restore-files": "restore-files {thread} --to work --dry-run",
     "retain": "retain rules.toml --dry-run",
     "rewind": "rewind {thread} --to 3 --dry-run",
+    "quarantine": "quarantine {thread} tool:read_mail --reason 'it was hacked'",
+    "release": "release {thread} tool:read_mail",
     "search": "search {thread} 'where is the order?'",
     "show": "show {thread} --at 3",
     "stats": "stats --chart",

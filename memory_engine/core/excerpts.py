@@ -10,7 +10,6 @@ from functools import lru_cache
 from itertools import islice
 
 import msgspec
-from attrs import frozen
 
 from memory_engine.core.chunks import Chunk, content_text
 from memory_engine.core.events.base import Event, ToolCall, UnknownEvent
@@ -206,8 +205,7 @@ def one_line_of(pieces: Line) -> str:
     return (indent + one_line(said, max(1, WIDTH - len(indent)))).rstrip() if columns(text) > WIDTH else text.rstrip()
 
 
-@frozen
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A column of a table. With a `least` width it may shrink to that where there is little room."""
 
     title: str
@@ -216,9 +214,16 @@ class Column:
 
 
 def table_lines(heads: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None = None) -> Iterator[Line]:
-    """Rows under titles. With a `width`, cells that may shrink are cut so that every line fits."""
+    """Rows under titles. With a `width`, cells that may shrink are cut so that every line fits.
+
+    Where even that is too wide, each row takes several lines, with a title before each cell.
+    """
     cells = [[one_line(cell, 4096) for cell in row] for row in rows]
     widths = _widths(heads, cells, width)
+    if width is not None and _width_of(widths) > width:
+        for row in cells:
+            yield from _stacked(heads, row, width)
+        return
     titles = [padded(head.title, room, right=head.right) for head, room in zip(heads, widths, strict=True)]
     yield (("  ".join(titles).rstrip(), "bold"),)
     for row in cells:
@@ -231,10 +236,25 @@ def table_lines(heads: Sequence[Column], rows: Sequence[Sequence[str]], width: i
 
 def _widths(heads: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None) -> list[int]:
     widths = [max(columns(head.title), *(columns(row[n]) for row in cells), 0) for n, head in enumerate(heads)]
-    over = sum(widths) + 2 * (len(widths) - 1) - width if width is not None else 0
+    over = _width_of(widths) - width if width is not None else 0
     for _ in range(over):
         wide = [n for n, head in enumerate(heads) if head.least and widths[n] > head.least]
         if not wide:
             break
         widths[max(wide, key=widths.__getitem__)] -= 1
     return widths
+
+
+def _width_of(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _stacked(heads: Sequence[Column], row: Sequence[str], width: int) -> Iterator[Line]:
+    """A row on lines of at most `width` columns: its first cell alone, then as many as fit on each."""
+    first, *others = [one_line(f"{head.title} {cell}", width - 2) for head, cell in zip(heads, row, strict=True)]
+    yield ((first, "bold"),)
+    while others:
+        said = others.pop(0)
+        while others and columns(said) + 2 + columns(others[0]) <= width - 2:
+            said += f"  {others.pop(0)}"
+        yield ((f"  {said}".rstrip(), ""),)

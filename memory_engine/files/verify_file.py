@@ -6,8 +6,10 @@ it never outlives the process that started it.
 """
 
 import asyncio
+import logging
 import signal
 import sys
+import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
@@ -32,6 +34,8 @@ from memory_engine.store.broken import VERSION
 from memory_engine.store.keys import KeySource, given_secret, written
 from memory_engine.store.protocol import BROKEN_ROWS
 from memory_engine.wiring import open as open_engine
+
+_log = logging.getLogger("memory_engine")
 
 FileProgress = Callable[[int, int], None]
 """Called now and then with the number of threads and of events done."""
@@ -61,12 +65,16 @@ class _WorkerTask(msgspec.Struct):
 
 
 class _WorkerAnswer(msgspec.Struct, omit_defaults=True):
-    """How far a process is with its thread, or what it found. `gone`: the thread was deleted."""
+    """How far a process is with its thread, or what it found. `gone`: the thread was deleted.
+
+    `failed` says what it raised, `raised_at` is the traceback.
+    """
 
     events: int = 0
     report: VerifyReport | None = None
     gone: bool = False
     failed: str = ""
+    raised_at: str = ""
 
     @property
     def is_last(self) -> bool:
@@ -181,6 +189,7 @@ class _Work:
 
     def _take(self, thread_id: str, answer: _WorkerAnswer) -> None:
         if answer.failed:
+            _log.info("a process that verifies has failed\n%s", answer.raised_at)
             raise WorkerFailed(thread_id, answer.failed)
         if answer.report is None:
             self._gone(thread_id)
@@ -256,7 +265,7 @@ async def _serve(asked: _WorkerTask, answers: BinaryIO) -> None:
                     answer(_WorkerAnswer(gone=True))
                 thread_id = await _next_thread()
     except Exception as error:  # the end of this process: any error goes to the process that asked
-        answer(_WorkerAnswer(failed=f"{type(error).__name__}: {error}"))
+        answer(_WorkerAnswer(failed=f"{type(error).__name__}: {error}", raised_at=traceback.format_exc()))
 
 
 async def _next_thread() -> str | None:

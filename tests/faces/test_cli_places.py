@@ -68,6 +68,8 @@ WORDS: dict[str, list[list[str]]] = {
     "retain": [["rules.toml", "--dry-run"], ["rules.toml", "--yes"]],
     "restore-files": [["t", "--to", "out"]],
     "rewind": [["t", "--to", "1"], ["t", "--redo", "--dry-run"]],
+    "quarantine": [["t"], ["t", "tool:read_mail", "--dry-run"]],
+    "release": [["t", "tool:read_mail"]],
     "search": [["t", "q"], ["q", "--thread", "t"]],
     "show": [["t"]],
     "stats": [[]],
