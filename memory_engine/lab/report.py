@@ -385,10 +385,10 @@ def report_lines(found: LabReport, width: int | None = WIDTH) -> Iterator[Line]:
         yield line("")
         yield line(f"what got worse ({number(len(found.findings))}):", "bold")
     shown = foremost(found.findings, FINDINGS_SHOWN)
-    for one in shown:
-        is_broken = any(metric.metric == one.metric for metric in found.broken)
-        yield line(f"{one.thread}, event {one.seq}: {one.what}", "yellow" if is_broken else "")
-        yield line(f"    {one.command}", "dim")
+    for finding in shown:
+        is_broken = any(metric.metric == finding.metric for metric in found.broken)
+        yield line(f"{finding.thread}, event {finding.seq}: {finding.what}", "yellow" if is_broken else "")
+        yield line(f"    {finding.command}", "dim")
     if len(found.findings) > len(shown):
         yield line(f"… and {number(len(found.findings) - len(shown))} more: --json or --html has them")
     if found.findings and not any(one.kept for one in found.threads):
