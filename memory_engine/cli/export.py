@@ -25,7 +25,7 @@ from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.schedule import add_every, again_and_again
 from memory_engine.cli.standard import STANDARD, read_whole, written_whole
 from memory_engine.cli.terminal import Progress, Terminal
-from memory_engine.core.excerpts import Column, counted, duration, escaped_in_json, number, size
+from memory_engine.core.excerpts import counted, duration, escaped_in_json, number, size
 from memory_engine.core.json_form import JsonForm
 from memory_engine.errors import IntegrityError, StorageRefused
 from memory_engine.errors.base import is_url, shown_place
@@ -36,6 +36,7 @@ from memory_engine.replay.export.export import ExportReport, export
 from memory_engine.replay.export.importer import ImportReport
 from memory_engine.replay.export.log_file import LogFile, schema
 from memory_engine.replay.export.redaction import Redaction
+from memory_engine.reports import Column
 from memory_engine.store.reader import MomentLike
 from memory_engine.thread import handle_of
 

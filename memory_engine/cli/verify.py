@@ -1,60 +1,22 @@
-"""The commands that work on existing threads: compact, verify and rebuild."""
+"""The commands that check and remake what a log says: verify and rebuild."""
 
 import argparse
 import time
 from collections.abc import Sequence
 
-import msgspec
 from attrs import define, field
 
-from memory_engine.cli.commands import Command, add_thread, check_is_there, existing, whole
+from memory_engine.cli.commands import Command, check_is_there, existing, whole
 from memory_engine.cli.export import Compared, compare
 from memory_engine.cli.options import FAILED, FOUND_PROBLEMS, key_for
 from memory_engine.cli.terminal import Progress, Terminal
-from memory_engine.compaction.protocol import CompactionReport
-from memory_engine.context.rendering import render_lines
-from memory_engine.core.chunks import Chunk
-from memory_engine.core.excerpts import FOCUS_CHARS_MAX, Column, counted, duration, number, one_line
+from memory_engine.core.excerpts import counted, duration, number
 from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import MemoryEngineError, PluginNotLoaded, ThreadNotFound
 from memory_engine.files.verify_file import verify_file
 from memory_engine.replay.divergence import divergence_lines, lacking_lines, redaction_lines
 from memory_engine.replay.rebuild import RebuildReport, chosen_projections, rebuild
-
-
-def _declare_compact(parser: argparse.ArgumentParser) -> None:
-    add_thread(parser)
-    parser.add_argument("--focus", metavar="TEXT", default="", help="what the summary should keep in detail")
-
-
-async def compact(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Compact a thread now."""
-    async with existing(asked.db, plugins=asked.plugins) as engine:
-        thread = engine.thread(asked.thread)
-        with Progress("compacting", terminal):
-            report = await thread.compact(focus=asked.focus)
-        summaries = [await thread.replay.chunk(chunk_id) for chunk_id in report.new_chunks]
-    put_compaction(report, summaries, terminal)
-    return 0
-
-
-def put_compaction(report: CompactionReport, summaries: Sequence[Chunk], terminal: Terminal) -> None:
-    """Print the outcome of a compaction, and the summaries that it made."""
-    terminal.json(msgspec.to_builtins(report))
-    terminal.say(compaction_line(report), "bold")
-    for chunk in summaries:
-        terminal.say()
-        terminal.say(render_lines(chunk.lines))
-
-
-def compaction_line(report: CompactionReport) -> str:
-    """The outcome of a compaction in one line."""
-    covered = counted(len(report.covered), "chunk")
-    into = counted(len(report.new_chunks), "summary").replace("summarys", "summaries")
-    dropped = f", {counted(len(report.dropped), 'chunk')} dropped" if report.dropped else ""
-    tokens = f"{number(report.tokens_before)} → {number(report.tokens_after)} tokens"
-    focus = f"; focus: {one_line(report.focus, FOCUS_CHARS_MAX)}" if report.focus else ""
-    return f"{covered} → {into}{dropped}: {tokens} (by {report.compactor}{focus})"
+from memory_engine.reports import Column
 
 
 def _declare_verify(parser: argparse.ArgumentParser) -> None:
@@ -130,7 +92,6 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
     return FOUND_PROBLEMS if anchors.rewritten else 0
 
 
-COMPACT = Command(_declare_compact, compact)
 VERIFY = Command(_declare_verify, verify)
 
 

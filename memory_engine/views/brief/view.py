@@ -10,12 +10,13 @@ from attrs import frozen
 from memory_engine.context.brief_block import Weighed
 from memory_engine.core.arguments import checked_count, checked_flag, checked_text
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.excerpts import WIDTH, Line, line, one_line, plain
+from memory_engine.core.excerpts import one_line
 from memory_engine.core.origins import Speaker, at_least, origin_since_spoken
 from memory_engine.core.records import Receipt
 from memory_engine.core.state import State
 from memory_engine.core.tokens import recorded_tokens
 from memory_engine.errors import BriefFull, InvalidEvent, UnknownPin
+from memory_engine.reports import WIDTH, Line, line, plain
 from memory_engine.runtime.handle import PastHandle, ThreadHandle
 from memory_engine.store.reader import MomentLike
 from memory_engine.views.brief.events import BriefPinned, BriefUnpinned, PinOrigin
