@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.core.excerpts import columns, escaped, number, one_line, padded
 from memory_engine.core.json_form import JsonForm
@@ -50,8 +50,7 @@ def one_line_of(pieces: Line) -> str:
     return (indent + one_line(said, max(1, WIDTH - len(indent)))).rstrip() if columns(text) > WIDTH else text.rstrip()
 
 
-@frozen
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A column of a table. With a `least` width it may shrink to that where there is little room.
 
     The texts of one that is `cut` never take more than a line.
@@ -64,9 +63,16 @@ class Column:
 
 
 def table_lines(heads: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None = None) -> Iterator[Line]:
-    """Rows under titles. With a `width`, cells that may shrink are cut so that every line fits."""
+    """Rows under titles. With a `width`, cells that may shrink are cut so that every line fits.
+
+    Where even that is too wide, each row takes several lines, with a title before each cell.
+    """
     cells = [[one_line(cell, 4096) for cell in row] for row in rows]
     widths = _widths(heads, cells, width)
+    if width is not None and _width_of(widths) > width:
+        for row in cells:
+            yield from _stacked(heads, row, width)
+        return
     titles = [padded(head.title, room, right=head.right) for head, room in zip(heads, widths, strict=True)]
     yield (("  ".join(titles).rstrip(), "bold"),)
     for row in cells:
@@ -79,13 +85,28 @@ def table_lines(heads: Sequence[Column], rows: Sequence[Sequence[str]], width: i
 
 def _widths(heads: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None) -> list[int]:
     widths = [max(columns(head.title), *(columns(row[n]) for row in cells), 0) for n, head in enumerate(heads)]
-    over = sum(widths) + 2 * (len(widths) - 1) - width if width is not None else 0
+    over = _width_of(widths) - width if width is not None else 0
     for _ in range(over):
         wide = [n for n, head in enumerate(heads) if head.least and widths[n] > head.least]
         if not wide:
             break
         widths[max(wide, key=widths.__getitem__)] -= 1
     return widths
+
+
+def _width_of(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _stacked(heads: Sequence[Column], row: Sequence[str], width: int) -> Iterator[Line]:
+    """A row on lines of at most `width` columns: its first cell alone, then as many as fit on each."""
+    first, *others = [one_line(f"{head.title} {cell}", width - 2) for head, cell in zip(heads, row, strict=True)]
+    yield ((first, "bold"),)
+    while others:
+        said = others.pop(0)
+        while others and columns(said) + 2 + columns(others[0]) <= width - 2:
+            said += f"  {others.pop(0)}"
+        yield ((f"  {said}".rstrip(), ""),)
 
 
 def first_lines(
@@ -100,8 +121,7 @@ def first_lines(
 # ---- reports
 
 
-@frozen
-class Paper:
+class Paper(msgspec.Struct, frozen=True):
     """What a report is drawn on, by default what `print()` shows.
 
     `width` is that of a line, in columns, and `room` that of a table (`None`: cells are not cut). A command lists more
@@ -149,8 +169,7 @@ def table_of(heads: Sequence[Column], rows: Sequence[Sequence[str]], none: str =
     return drawn
 
 
-@frozen
-class Printout:
+class Printout(msgspec.Struct, frozen=True):
     """A report that a command makes: the value that `--json` prints (or a function of it), and the parts for people.
 
     `warnings` go to standard error. `exit_code` is that of the command.

@@ -27,11 +27,11 @@ LISTED = 20
 
 async def erase(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Destroy events of a thread, or all of a user or tenant; or look for texts that should be gone."""
-    if asked.prove:
+    by_scope = asked.user is not None or asked.tenant is not None
+    if asked.prove and (asked.text or not (asked.thread or by_scope)):
         return await _prove(asked, terminal)
     if asked.text:
         raise WrongArgument("--text needs --prove: to erase, name the events that contain it (--event, --seq)")
-    by_scope = asked.user is not None or asked.tenant is not None
     if by_scope and (asked.thread or asked.event or asked.seq):
         raise WrongArgument("name a thread and its events, or a user or tenant, not both")
     if not by_scope and not (asked.thread and (asked.event or asked.seq)):
@@ -57,7 +57,9 @@ async def _erase(engine: Engine, asked: argparse.Namespace, *, dry_run: bool) ->
     if asked.tenant is not None:
         return await engine.tenant(asked.tenant).erase_all(by=by, reason=reason, dry_run=dry_run)
     thread = engine.thread(asked.thread)
-    return await thread.admin.erase(asked.event, seqs=asked.seq, by=by, reason=reason, dry_run=dry_run)
+    return await thread.admin.erase(
+        asked.event, seqs=asked.seq, by=by, reason=reason, dry_run=dry_run, prove=asked.prove
+    )
 
 
 async def delete_thread(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -105,23 +107,31 @@ def _erasure(report: ErasureReport) -> Printout:
 
 
 def _code_of(proof: ErasureProof | None) -> int:
-    return FOUND_PROBLEMS if proof is not None and not proof.ok else 0
+    return FOUND_PROBLEMS if proof is not None and proof.ok is False else 0
 
 
 def _proven(proof: ErasureProof) -> Iterator[Line]:
-    """What was looked for and where, and what was found."""
+    """What was looked for and where, and what was found; also in how much of the files, if not in all."""
     values, read = sum(one.values for one in proof.tables.values()), sum(one.bytes for one in proof.tables.values())
     unpacked = sum(one.unpacked for one in proof.tables.values())
     yield line(f"spellings: {'; '.join(proof.spellings)}")
     yield line(f"rows: {counted(values, 'value')}, {size(read)}, of {', '.join(proof.tables)}")
     if unpacked:
         yield line(f"  and {size(unpacked)} that packed content unpacks to")
-    sought = f"{counted(proof.pieces, 'piece')} looked for in {counted(len(proof.files), 'file')}, {size(proof.bytes)}"
+    files = counted(len(proof.files), "file")
+    where = f"{files}, {size(proof.bytes)}"
+    if proof.scanned is not None:
+        where = f"{size(proof.scanned)} of {where}"
+    sought = f"{counted(proof.pieces, 'piece')} looked for in {where}"
     sought += f" ({proof.how})" if proof.how else ""
-    if proof.ok:
+    if proof.ok is not False:
         said = f"; {number(proof.elsewhere)} are in other events too" if proof.elsewhere else ""
         yield from first_lines(proof.elsewhere_in, LISTED, _place_line)
-        yield line(f"{sought}: nothing is left{said}", "green")
+        if proof.ok is None:
+            yield line(f"{sought}: nothing is left there{said}")
+            yield line("  the rest may hold older copies: --prove reads and zeroes all of it")
+        else:
+            yield line(f"{sought}: nothing is left{said}", "green")
         return
     if proof.unread:
         yield line(f"{counted(len(proof.unread), 'place')} could not be read: this proves nothing about them", "red")
@@ -241,7 +251,9 @@ ERASE = Command.of(
     _WHY,
     _COUNTED,
     add_yes,
-    Option.flag("--prove", "erase nothing: look for texts in all files of the store"),
+    Option.flag(
+        "--prove", "read all of a large database for the proof; with --text: erase nothing, look for texts in all files"
+    ),
     Option.many("--text", "TEXT", "a text to look for (repeatable; -: lines of stdin)"),
 )
 DELETE = Command.of(delete_thread, add_thread, _BY, _WHY, _COUNTED, add_yes)

@@ -8,6 +8,7 @@ from memory_engine.cli.commands import Command, Option, existing, writable
 from memory_engine.cli.schedule import told_to_end
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.aside import modules_spared
+from memory_engine.core.origins import Speaker
 from memory_engine.engine import Engine
 from memory_engine.integrations.mcp import Served, serve_stdio
 
@@ -30,6 +31,7 @@ async def mcp(asked: argparse.Namespace, terminal: Terminal) -> int:
         tenant_id=asked.tenant,
         read_only=asked.read_only,
         changes_shared=asked.changes_shared,
+        min_trust=asked.min_trust,
     )
     # to search is to write an index, at most: with --read-only no file is made, and no event is recorded
     opened = (existing if asked.read_only else writable)(asked.db, plugins=asked.plugins)
@@ -66,6 +68,12 @@ MCP = Command.of(
     Option.flag("--read-only", "offer only tools that read; record no event"),
     Option.flag(
         "--changes-shared", "let a user's client clear and compact the layers that the agent's other users share"
+    ),
+    lambda parser: parser.add_argument(
+        "--min-trust",
+        metavar="ORIGIN",
+        choices=[one.value for one in Speaker],
+        help="find nothing of a lower origin: operator, person, agent, imported or tool",
     ),
     Option.value(
         "--http", "HOST:PORT", "serve streamable HTTP there instead of on standard input and output", _host_and_port

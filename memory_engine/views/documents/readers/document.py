@@ -1,8 +1,10 @@
 """The result of reading a file of any format: documents of sections; and the files of a Slack export."""
 
+import logging
 import os
 import struct
 import zipfile
+import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
@@ -14,6 +16,8 @@ from attrs import frozen
 
 from memory_engine.core.bounded import open_file, read_file
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
+
+_log = logging.getLogger("memory_engine")
 
 
 @frozen
@@ -61,6 +65,12 @@ class Unreadable(Exception):
         self.limit = limit
 
 
+def stumbled(error: Exception, place: str = "") -> Unreadable:
+    """An error that no reader foresees, as the end of a file's or a part's reading; the log has where it was raised."""
+    _log.info("reading a document failed", exc_info=error)
+    return Unreadable(f"reading it failed: {type(error).__name__}: {error}", place)
+
+
 def check_limit(count: int, limits: ReadingLimits, name: str, what: str, place: str = "") -> None:
     """Raise `Unreadable` where there are more of something than the limit `name` allows."""
     most: int = getattr(limits, name)
@@ -98,6 +108,10 @@ class FolderExport:
             return read_file(path, limit=self._limits.file_bytes, within=self._root)
         except OSError as error:
             raise Unreadable(f"it cannot be read: {error.strerror or error}") from None
+
+
+_NOT_UNPACKED = (zipfile.BadZipFile, zlib.error, struct.error, RuntimeError, EOFError, OSError, ValueError, KeyError)
+"""What `zipfile` raises for a broken or an encrypted file: its own errors and those of decompressors share no base."""
 
 
 class Archive:
@@ -138,9 +152,7 @@ class Archive:
             if info.compress_type not in _UNPACKED_BOUNDED:
                 raise Unreadable(f"it is packed by the method {info.compress_type}; pack it by deflate")
             return self._zip.read(info)  # never more than it says: zipfile stops there, and its checksum fails
-        except Unreadable:
-            raise
-        except Exception as error:  # the errors of the several decompressors have no common class
+        except _NOT_UNPACKED as error:
             raise Unreadable(f"it cannot be unpacked: {type(error).__name__}: {error}") from None
 
 
