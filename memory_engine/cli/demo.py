@@ -15,7 +15,7 @@ from pathlib import Path
 from attrs import define, field
 
 from memory_engine.cli import story
-from memory_engine.cli.commands import Command, WrongArgument, no_arguments, writable
+from memory_engine.cli.commands import Command, WrongArgument, writable
 from memory_engine.cli.messages import measure, put_messages_briefly
 from memory_engine.cli.options import FOUND_PROBLEMS, VARIABLE
 from memory_engine.cli.terminal import Terminal
@@ -271,4 +271,4 @@ def _typed_as() -> str:
     return str(place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place)
 
 
-DEMO = Command(no_arguments, demo)
+DEMO = Command.of(demo)

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
-from memory_engine.cli.commands import Command, WrongArgument, existing, positive
+from memory_engine.cli.commands import Command, Option, WrongArgument, existing, positive
 from memory_engine.cli.schedule import told_to_end
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.aside import modules_spared
@@ -21,25 +21,6 @@ PORTS = 65_535
 
 
 TOKEN_CHARS_MIN = 16
-
-
-def _declare_inspect(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("place", nargs="?", metavar="PLACE", help="the database, as --db names it")
-    parser.add_argument(
-        "--port", type=_port, default=PORT, metavar="N", help=f"the port (default: {PORT}; 0 takes a free one)"
-    )
-    parser.add_argument(
-        "--host", default="127.0.0.1", metavar="ADDRESS", help="a loopback address (default: 127.0.0.1)"
-    )
-    parser.add_argument("--write", action="store_true", help="let the page undo compactions and keep what-ifs as forks")
-    parser.add_argument(
-        "--token-file",
-        metavar="FILE",
-        help="keep the address's token there, so that links survive a restart",
-    )
-    parser.add_argument("--open", action="store_true", help="open the page in the browser")
-    parser.add_argument("--thread", metavar="THREAD", default="", help="the thread that the address shows first")
-    parser.add_argument("--seq", metavar="N", type=positive, help="the event of --thread that it shows first")
 
 
 def _port(text: str) -> int:
@@ -116,4 +97,14 @@ async def _serve(asked: argparse.Namespace, terminal: Terminal, ended: asyncio.E
     return 0
 
 
-INSPECT = Command(_declare_inspect, inspect)
+INSPECT = Command.of(
+    inspect,
+    Option.word("place", "PLACE", "the database, as --db names it"),
+    Option.value("--port", "N", f"the port (default: {PORT}; 0 takes a free one)", _port, default=PORT),
+    Option.value("--host", "ADDRESS", "a loopback address (default: 127.0.0.1)", default="127.0.0.1"),
+    Option.flag("--write", "let the page undo compactions and keep what-ifs as forks"),
+    Option.value("--token-file", "FILE", "keep the address's token there, so that links survive a restart"),
+    Option.flag("--open", "open the page in the browser"),
+    Option.value("--thread", "THREAD", "the thread that the address shows first", default=""),
+    Option.value("--seq", "N", "the event of --thread that it shows first", positive),
+)
