@@ -101,7 +101,8 @@ class Engine(OldEngineNames):
 
     def __del__(self) -> None:
         if self._is_started and self._close_task is None:
-            how = "what was acknowledged is kept, but call `await engine.close()`, or open it by `async with`"
+            kept = "what it holds goes with it:" if self._place == ":memory:" else "what was acknowledged is kept, but"
+            how = f"{kept} call `await engine.close()`, or open it by `async with`"
             warnings.warn(f"{self!r} was never closed: {how}", ResourceWarning, source=self, stacklevel=2)
 
     async def close(self) -> None:
@@ -138,6 +139,11 @@ class Engine(OldEngineNames):
     def events(self) -> EventRegistry:
         """The event types that the engine knows."""
         return self._kernel.events
+
+    @property
+    def reducers(self) -> tuple[str, ...]:
+        """The names of the reducers that the engine runs; a plug-in may replace each (`Plugin.replaces_reducer`)."""
+        return self._kernel.reducers.names()
 
     @property
     def admin(self) -> "of_store.StoreAdmin":

@@ -8,7 +8,6 @@ from functools import wraps
 from typing import Literal, TypeVar
 
 import msgspec
-from attrs import define, field
 
 from memory_engine.core.cancellation import in_time
 from memory_engine.core.chunks import Chunk
@@ -69,13 +68,12 @@ Hook = Callable[[UpcomingCompaction], Awaitable[str | None] | str | None]
 """Callable that runs before a compaction. The text that it returns is added to the compaction's instructions."""
 
 
-@define
-class CompactionHooks:
+class CompactionHooks(msgspec.Struct):
     """Hooks of an engine, which share a time limit of `timeout_s` seconds."""
 
     timeout_s: float
-    _hooks: list[Hook] = field(factory=list)
-    _running: set[str] = field(factory=set)
+    _hooks: list[Hook] = msgspec.field(default_factory=list)
+    _running: set[str] = msgspec.field(default_factory=set)
 
     def __bool__(self) -> bool:
         return bool(self._hooks)
@@ -129,6 +127,7 @@ class CompactionHooks:
         except TimeoutError:
             return f"{name}: no end within {self.timeout_s:g} s"
         except Exception as error:  # boundary to user code: a compaction does not depend on it
+            _log.info("the hook %s raised", name, exc_info=True)
             why = without_secrets(f"{name}: {type(error).__name__}: {error}")
             return why[:NOTE_CHARS_MAX].encode("utf-8", "replace").decode()
         returned: object = outcome

@@ -53,18 +53,29 @@ class MemoryEngineError(Exception):
         return hash((type(self), self.args))
 
 
-AnError = TypeVar("AnError", bound=MemoryEngineError)
+K = TypeVar("K")
 
 
 @dataclass_transform(frozen_default=True)
-def facts(kind: type[AnError]) -> type[AnError]:
-    """Let an error be made of the fields that its class declares.
+def facts(kind: type[K]) -> type[K]:
+    """Let an error be made of the fields that its class declares, after those of the class that it is based on.
 
     A class of attrs or of `dataclasses` would do the same, but compiles its methods whenever the package is
     imported: sixty errors took a tenth of a start, to be raised rarely.
     """
-    type.__setattr__(kind, "__match_args__", tuple(kind.__annotations__))  # type checkers make it of the fields
+    inherited: tuple[str, ...] = getattr(kind, "__match_args__", ())
+    names = dict.fromkeys((*inherited, *kind.__annotations__))
+    type.__setattr__(kind, "__match_args__", tuple(names))  # type checkers make it of the fields
     return kind
+
+
+@facts
+class LineOfFile:
+    """What is wrong with a line of a file. Errors of several families say it."""
+
+    path: str
+    line: int
+    why: str
 
 
 def cut(text: str) -> str:
@@ -254,12 +265,8 @@ class InvalidField(InvalidInput):
 
 
 @facts
-class IngestError(InvalidInput):
+class IngestError(LineOfFile, InvalidInput):
     """A place in a file that is not an event."""
-
-    path: str
-    line: int
-    why: str
 
     template = "{path}:{line}: {why}"
 

@@ -2,7 +2,15 @@
 
 import msgspec
 
-from memory_engine.errors.base import InvalidField, InvalidInput, MemoryEngineError, cut, facts, is_url, shown_place
+from memory_engine.errors.base import (
+    InvalidField,
+    InvalidInput,
+    MemoryEngineError,
+    cut,
+    facts,
+    is_url,
+    shown_place,
+)
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -353,12 +361,17 @@ class SchemaError(StorageError):
 
 
 @facts
-class IntegrityError(StorageError):
-    """The log is broken. The thread is read-only; export still works."""
+class PlaceInLog:
+    """What is wrong at an event of a thread. Errors of several families say it."""
 
     thread_id: str
     seq: int
     why: str
+
+
+@facts
+class IntegrityError(PlaceInLog, StorageError):
+    """The log is broken. The thread is read-only; export still works."""
 
     template = (
         "thread {thread_id!r} is broken at seq {seq}: {why}; put a backup of the store back (an "
@@ -373,9 +386,6 @@ class EventClassChanged(IntegrityError):
     `field` is the field in the way, such as `currency` or `items[0].price`; empty if it is the whole event.
     """
 
-    thread_id: str
-    seq: int
-    why: str
     event_type: str
     version: int
     field: str

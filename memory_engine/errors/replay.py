@@ -1,7 +1,7 @@
 """Errors of looking back: the past, bisections, what-ifs, redaction, imports, tests from logs; and of loading code."""
 
-from memory_engine.errors.base import InvalidInput, MemoryEngineError, cut, facts
-from memory_engine.errors.effects import CompactionError, StorageError
+from memory_engine.errors.base import InvalidInput, LineOfFile, MemoryEngineError, cut, facts
+from memory_engine.errors.effects import CompactionError, PlaceInLog, StorageError
 
 
 @facts
@@ -52,12 +52,8 @@ class NothingToBisect(InvalidInput):
 
 
 @facts
-class PredicateFailed(MemoryEngineError):
+class PredicateFailed(PlaceInLog, MemoryEngineError):
     """The predicate of a bisection raised."""
-
-    thread_id: str
-    seq: int
-    why: str
 
     template = "asked about thread {thread_id!r} after event {seq}, the predicate raised {why}"
 
@@ -125,15 +121,24 @@ class InvalidRetention(InvalidInput):
 
 
 @facts
-class ImportRefused(StorageError):
+class InvalidLabChange(InvalidInput):
+    """A lab's change file, or a file of questions, with something that cannot be used."""
+
+    path: str
+    key: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}{f', {self.key}' if self.key else ''}: {self.why}; nothing was run"
+
+
+@facts
+class ImportRefused(LineOfFile, StorageError):
     """A file that is not an export, or not the one that was written.
 
     `kept` of its events are in the thread anyway: they were written before the file changed during the import.
     """
 
-    path: str
-    line: int
-    why: str
     kept: int = 0
 
     def __str__(self) -> str:
@@ -173,12 +178,8 @@ class CopyRefused(InvalidInput):
 
 
 @facts
-class UnreadableAnchors(InvalidInput):
+class UnreadableAnchors(LineOfFile, InvalidInput):
     """A file that is not a list of anchors."""
-
-    path: str
-    line: int
-    why: str
 
     template = "{path}, line {line}: no anchor: {why}"
 
@@ -231,7 +232,8 @@ class UnknownReducer(InvalidInput, KeyError):
     near: tuple[str, ...]
 
     def __str__(self) -> str:
-        which = f"did you mean {' or '.join(self.near)}?" if self.near else "`engine.kernel.reducers.names()` has all"
+        has_all = "`engine.reducers` of an engine without this plug-in has all names"
+        which = f"did you mean {' or '.join(self.near)}?" if self.near else has_all
         return f"there is no reducer {self.name!r} to replace; {which}"
 
 
@@ -279,6 +281,18 @@ class CannotRewind(InvalidInput):
 
     def __str__(self) -> str:
         return f"thread {self.thread_id!r} cannot be rewound to event {self.to}: {self.why}; nothing was written"
+
+
+@facts
+class CannotQuarantine(InvalidInput):
+    """A quarantine or a release that would change nothing. Nothing was written."""
+
+    thread_id: str
+    source: str
+    state: str
+
+    def __str__(self) -> str:
+        return f"{cut(self.source)} is {self.state} in thread {self.thread_id!r} already: nothing was written"
 
 
 @facts

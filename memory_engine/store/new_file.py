@@ -99,4 +99,5 @@ def _move_into_place(made: Path, path: Path, *, force: bool) -> None:
 
 
 def _there_already(path: Path) -> FileExistsError:
-    return FileExistsError(errno.EEXIST, "there is a file already: give another name, or let it be replaced", str(path))
+    what = "there is a file already: give another name, or move that file away"
+    return FileExistsError(errno.EEXIST, what, str(path))

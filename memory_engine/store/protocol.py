@@ -80,11 +80,12 @@ class Traces(msgspec.Struct, frozen=True, kw_only=True):
     """Places of pieces of bytes, by piece. `files` of `size` bytes were read.
 
     `how` says how the store knows, if not by the bytes of its files alone. `unread` names files that could
-    not be read, and why.
+    not be read, and why. Of files that were read in part, `scanned` is how many bytes.
     """
 
     files: Sequence[str] = ()
     size: int = 0
+    scanned: int | None = None
     places: Mapping[bytes, Sequence[str]] = {}
     how: str = ""
     unread: Sequence[str] = ()
@@ -113,6 +114,16 @@ class StoredText(msgspec.Struct, frozen=True, gc=False):
         """Where it is, for people."""
         of_thread = f"{self.column} of thread {self.thread}" if self.thread else self.column
         return of_thread + (f", event {self.seq}" if self.seq else "")
+
+
+class TextTable(msgspec.Struct, frozen=True):
+    """A table whose `columns` may hold people's words, read by at most `rows` in order of `key`; the others are SQL."""
+
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    event: str
+    rows: int = 512
+    tid: str = "r.tid"
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True):

@@ -159,6 +159,17 @@ def test_replacing_what_is_not_there_is_a_key_error() -> None:
         given(plugins=[plugin])
 
 
+async def test_the_names_of_all_reducers_are_public() -> None:
+    """Where no name is near, the error says where to find them all."""
+    plugin = Plugin("p")
+    plugin.replaces_reducer("xyz")(noting("x"))
+    with pytest.raises(errors.UnknownReducer, match=r"no reducer 'xyz' to replace; `engine\.reducers` of an engine"):
+        await memory_engine.open(":memory:", plugins=[plugin])
+    async with memory_engine.open(":memory:") as engine:
+        assert "reduce_user_message" in engine.reducers
+        assert len(engine.reducers) == len(set(engine.reducers))
+
+
 def test_a_reducer_that_returns_no_reduction_is_told_what_it_returned() -> None:
     """A forgotten `return`, a list and an `async def` are named, not an attribute that they lack."""
 

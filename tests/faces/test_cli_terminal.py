@@ -6,7 +6,8 @@ from io import StringIO
 import pytest
 
 from memory_engine.cli.terminal import Progress, Terminal
-from memory_engine.core.excerpts import Column, columns, duration, escaped, one_line, shortened, size
+from memory_engine.core.excerpts import columns, duration, escaped, one_line, shortened, size
+from memory_engine.reports import Column
 
 
 class Screen(StringIO):
@@ -38,6 +39,24 @@ def test_tables_fit_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int) ->
     lines = screen.getvalue().splitlines()
     assert all(columns(line) <= width for line in lines)
     assert "…" in lines[1]
+
+
+def test_a_table_too_wide_for_the_terminal_is_stacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where not even its least widths fit, each row is a few lines, with titles before the cells."""
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    screen = Screen()
+    heads = [Column("THREAD", least=12), Column("STATUS"), Column("TOKENS", right=True), Column("LAST EVENT")]
+    rows = [("trip", "active", "1,204", "12 min ago"), ("x" * 50, "archived", "2", "just now")]
+    Terminal(out=screen).table(heads, rows)
+    assert [
+        "THREAD trip",
+        "  STATUS active  TOKENS 1,204",
+        "  LAST EVENT 12 min ago",
+        f"THREAD {'x' * 30}…",
+        "  STATUS archived  TOKENS 2",
+        "  LAST EVENT just now",
+    ] == screen.getvalue().splitlines()
 
 
 def test_a_table_in_a_file_is_whole() -> None:

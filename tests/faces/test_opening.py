@@ -139,6 +139,14 @@ def test_an_engine_that_nobody_closes_is_named_and_loses_nothing(tmp_path: Path)
     assert "Traceback" not in ran.stderr
 
 
+async def test_an_engine_in_memory_that_nobody_closes_does_not_say_that_anything_is_kept() -> None:
+    """What it holds is gone with it."""
+    engine = await memory_engine.open(":memory:")
+    with pytest.warns(ResourceWarning, match="never closed: what it holds goes with it: call `await engine.close"):
+        engine.__del__()
+    await engine.close()
+
+
 async def test_whatever_knows_its_path_is_a_path(tmp_path: Path) -> None:
     """In every call of the public face that takes one."""
 

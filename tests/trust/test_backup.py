@@ -210,7 +210,7 @@ def test_the_commands(run: Run, tmp_path: Path) -> None:
     code, out, err = run("backup", copy, "--db", path)
     assert (0, "", True) == (code, err, out.startswith(f"{path} → {copy}: 1 thread, 4 events, "))
     code, out, err = run("backup", copy, "--db", path)
-    assert (2, True) == (code, "there is a file already" in err)
+    assert (2, True) == (code, "there is a file already: give another name, or move that file away" in err)
     code, out, err = run("restore", copy, new, "--json")
     assert (0, "", {"path": new, "threads": 1, "events": 4, "bytes": Path(new).stat().st_size, "broken": []}) == (
         code,

@@ -1,5 +1,7 @@
 """One of each event of the views, every field set: what the golden file holds of them."""
 
+from functools import partial
+
 from memory_engine import Event
 from memory_engine import events as e
 from memory_engine.core.events.delivery import RefusedFact
@@ -17,7 +19,10 @@ RULE = e.RuleReference("cap", {"at": 10}, {"flow": ["report"], "rows": {"gt": 3}
 CALL = e.PlaybookCall("query", {"metric": "users", "deep": {"n": 10**30}})
 SCORE = e.PromotionScore("salience", 0.75, 0.5, "it says always", "embedded")
 USAGE = e.Usage(10, 20, 0.5)
-PRICES = e.DocumentSplice(1, ("k1", "k1:1"), (e.DocumentPassage("k2", "Up by 3 %.", "Prices > 2024", "Ben", 5),))
+_PRICES = e.DocumentPassage("k2", text="Up by 3 %.", about="Prices > 2024", speaker="Ben", at_us=5)
+PRICES = e.DocumentSplice(1, ("k1", "k1:1"), (_PRICES,))
+NOTE = partial(e.RestoredChunk, type="note", retention="critical", category="memory", content="Paid.")
+"""A chunk that an event brings; its ids are still to be given."""
 PROACTIVE = e.ProactiveResult("weather", '{"city":"Oslo"}', "Rain.", "p1", 2)
 
 VIEW_SAMPLES: tuple[Event, ...] = (

@@ -1,8 +1,10 @@
 """The result of reading a file of any format: documents of sections; and the files of a Slack export."""
 
+import logging
 import os
 import struct
 import zipfile
+import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
@@ -14,20 +16,14 @@ from attrs import frozen
 
 from memory_engine.core.bounded import open_file, read_file
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
+from memory_engine.views.documents.events import DocumentText
+
+_log = logging.getLogger("memory_engine")
 
 
-@frozen
-class DocumentSection:
-    """A part of a document that no passage reaches beyond: the text under a heading, a message, a turn of speech.
+class DocumentSection(DocumentText, frozen=True, kw_only=True):
+    """A part of a document that no passage reaches beyond: the text under a heading, a message, a turn of speech."""
 
-    `about` are the headings above it, or the time within a recording. `at_us` is when it was said, in microseconds
-    since 1970.
-    """
-
-    text: str
-    about: str = ""
-    speaker: str = ""
-    at_us: int | None = None
     is_markdown: bool = False
 
 
@@ -59,6 +55,12 @@ class Unreadable(Exception):
         self.why = why
         self.place = place
         self.limit = limit
+
+
+def stumbled(error: Exception, place: str = "") -> Unreadable:
+    """An error that no reader foresees, as the end of a file's or a part's reading; the log has where it was raised."""
+    _log.info("reading a document failed", exc_info=error)
+    return Unreadable(f"reading it failed: {type(error).__name__}: {error}", place)
 
 
 def check_limit(count: int, limits: ReadingLimits, name: str, what: str, place: str = "") -> None:
@@ -100,6 +102,10 @@ class FolderExport:
             raise Unreadable(f"it cannot be read: {error.strerror or error}") from None
 
 
+_NOT_UNPACKED = (zipfile.BadZipFile, zlib.error, struct.error, RuntimeError, EOFError, OSError, ValueError, KeyError)
+"""What `zipfile` raises for a broken or an encrypted file: its own errors and those of decompressors share no base."""
+
+
 class Archive:
     """A zip, whose every size is checked before anything is unpacked.
 
@@ -138,9 +144,7 @@ class Archive:
             if info.compress_type not in _UNPACKED_BOUNDED:
                 raise Unreadable(f"it is packed by the method {info.compress_type}; pack it by deflate")
             return self._zip.read(info)  # never more than it says: zipfile stops there, and its checksum fails
-        except Unreadable:
-            raise
-        except Exception as error:  # the errors of the several decompressors have no common class
+        except _NOT_UNPACKED as error:
             raise Unreadable(f"it cannot be unpacked: {type(error).__name__}: {error}") from None
 
 

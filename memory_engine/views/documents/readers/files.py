@@ -17,6 +17,7 @@ from memory_engine.views.documents.readers.document import (
     ZipExport,
     check_limit,
     is_export,
+    stumbled,
 )
 from memory_engine.views.documents.readers.docx import read_docx
 from memory_engine.views.documents.readers.html import read_html
@@ -171,7 +172,7 @@ def _tried(found: File, limits: ReadingLimits) -> Iterator[Loaded | Unreadable]:
     except MemoryEngineError:
         raise
     except Exception as error:  # a reader that stumbles over a file's content must not end the other files' reading
-        yield Unreadable(f"reading it failed: {type(error).__name__}: {error}")
+        yield stumbled(error)
 
 
 def _loaded(found: File, limits: ReadingLimits) -> Iterator[Loaded | Unreadable]:

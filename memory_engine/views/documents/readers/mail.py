@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from memory_engine.core.lazy import regex
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
-from memory_engine.views.documents.readers.document import DocumentSection, Loaded, Unreadable
+from memory_engine.views.documents.readers.document import DocumentSection, Loaded, Unreadable, stumbled
 from memory_engine.views.documents.readers.html import html_text
 from memory_engine.views.documents.readers.mime import MailPart, decoded_header, read_parts
 from memory_engine.views.documents.readers.text import as_mail_date
@@ -51,7 +51,7 @@ def _mail_document(message: MailPart, parts: Sequence[MailPart], document_id: st
         id=document_id,
         title=subject or "(no subject)",
         format="mail",
-        sections=(DocumentSection(own),) if own else (DocumentSection(subject),),
+        sections=(DocumentSection(text=own or subject),),
         source=source,
         author=name or address,
         date=as_mail_date(message.header("Date")),
@@ -143,7 +143,7 @@ def read_mbox(file: BinaryIO, path: str, limits: ReadingLimits = DEFAULT_LIMITS)
         except Unreadable as error:
             yield Unreadable(error.why, f"message {n}", error.limit)
         except Exception as error:  # an odd message must not end the reading of the others
-            yield Unreadable(f"reading it failed: {type(error).__name__}: {error}", f"message {n}")
+            yield stumbled(error, f"message {n}")
         else:
             if found is not None:
                 yield found

@@ -9,7 +9,7 @@ import binascii
 import codecs
 import quopri
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from email.message import Message
 from io import BytesIO
 
@@ -48,10 +48,7 @@ class MailPart:
     @property
     def file_name(self) -> str:
         """The name that an attachment has, if any."""
-        try:
-            return decoded_header(self.described.get_filename() or "")
-        except Exception:  # the standard library stumbles over broken parameters in a dozen ways
-            return "(unnamed)"
+        return decoded_header(_parameter(self.described.get_filename, "(unnamed)") or "")
 
     @property
     def is_attached(self) -> bool:
@@ -63,10 +60,7 @@ class MailPart:
         self.described.set_payload(self.raw.decode("ascii", "surrogateescape"))
         content = self.described.get_payload(decode=True)
         raw = content if isinstance(content, bytes) else b""
-        try:
-            charset = self.described.get_content_charset() or "utf-8"
-        except Exception:  # a broken parameter, as in `file_name`
-            charset = "utf-8"
+        charset = _parameter(self.described.get_content_charset, None) or "utf-8"
         return as_text(raw, charset).replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -211,10 +205,16 @@ def _header_texts(headers: dict[str, bytearray], limits: ReadingLimits) -> dict[
 
 
 def _boundary_of(described: Message) -> bytes:
+    boundary = _parameter(described.get_boundary, None) or ""
+    return boundary.encode("ascii", "replace")[:_BOUNDARY_BYTES_MAX].rstrip()
+
+
+def _parameter(read: Callable[[], str | None], broken: str | None) -> str | None:
+    """A parameter of a header as the standard library reads it; `broken` where it cannot."""
     try:
-        return (described.get_boundary() or "").encode("ascii", "replace")[:_BOUNDARY_BYTES_MAX].rstrip()
-    except Exception:  # a broken parameter, as in `MailPart.file_name`
-        return b""
+        return read()
+    except Exception:  # the boundary to a library: it stumbles over broken parameters in a dozen ways
+        return broken
 
 
 _ENCODED = regex(r"=\?([^?\s*]{1,40})(?:\*[^?\s]{0,40})?\?([bBqQ])\?([^?\s]*)\?=")
