@@ -214,6 +214,10 @@ def other_pythons() -> list[Path]:
     return found
 
 
+def install() -> None:
+    """Bring `.venv` up to date, and no more; every other task does so first."""
+
+
 def test(*words: str) -> None:
     """Make the environments of adapters, then run the suite; `--quick`: each short test once; `--deep`: more cases."""
     if "--deep" in words:
@@ -235,10 +239,10 @@ def verdict(task: str) -> str:
 
 
 def check() -> None:
-    """Do all of these but demo, test, coverage and fix, to the end even if one fails."""
+    """Do all checks but the tests, to the end even if one fails."""
     with ThreadPoolExecutor(2) as pool:
         # the longest first, so that none is waited for alone at the end
-        verdicts = list(pool.map(verdict, ("pyright", "quicktest", "mypy", "wheel", "docs", "site", "lint")))
+        verdicts = list(pool.map(verdict, ("mypy", "pyright", "quicktest", "wheel", "docs", "site", "lint")))
     say("\n".join(["check", *verdicts]))
     if any(line.startswith("FAILED") for line in verdicts):
         raise TaskError("a check failed")
@@ -375,6 +379,7 @@ def peers() -> None:
 
 
 FUNCTIONS = {
+    "install": install,
     "test": test,
     "wheel": wheel,
     "release": release,

@@ -71,7 +71,7 @@ class Asked:
 
 async def searching(setting: Setting) -> list[Figure]:
     """The same questions to a thread of 10,000 passages and to one of 100,000, in turn; first by words alone."""
-    sizes = (setting.size(10_000, 300), setting.size(100_000, 900))
+    sizes = (setting.size(10_000, 100), setting.size(100_000, 300))
     few, many = [await _filled(setting, count) for count in sizes]
     found: list[Figure] = []
     for mode in MODES:

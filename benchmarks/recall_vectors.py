@@ -90,7 +90,7 @@ class Clusters:
 async def nearest(setting: Setting) -> list[Figure]:
     """The nearest by their codes against comparing with all, on the same vectors: what is missed, and what it takes."""
     found: list[Figure] = []
-    for count in (setting.size(20_000, 1_000), setting.size(100_000, 4_000)):
+    for count in (setting.size(20_000, 300), setting.size(100_000, 1_200)):
         say(f"  vectors: {count:,}")
         settle_memory()
         found += _compared(setting, count)

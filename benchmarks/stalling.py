@@ -162,7 +162,7 @@ async def deleting(setting: Setting) -> list[Figure]:
         taken: list[float] = []
         meanwhile: list[int] = []
         other = await engine.create_thread()
-        for seed in range(ROUNDS + 1):  # the first also zeroes what the writing of the file has left
+        for seed in range(setting.size(ROUNDS, 2) + 1):  # the first also zeroes what the writing of the file has left
             small = await engine.create_thread()
             await small.dispatch_all(events(1_000 + seed, 20))
             bystanders = Bystanders(other)

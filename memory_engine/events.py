@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Replacement,
         RestoredChunk,
         RewindReach,
+        SourceQuarantined,
         ThreadRereduced,
         ThreadRewound,
     )
@@ -175,8 +176,8 @@ _HOMES = {
     ),
     ".core.events.compaction": (
         "CompactionAbandoned CompactionCompleted CompactionFailed CompactionStarted CompactionUndone "
-        "CompactorStoodIn EventSkipped MendedEvent Replacement RestoredChunk RewindReach ThreadRereduced "
-        "ThreadRewound"
+        "CompactorStoodIn EventSkipped MendedEvent Replacement RestoredChunk RewindReach SourceQuarantined "
+        "ThreadRereduced ThreadRewound"
     ),
     ".core.events.context": "ContextAsked ContextRecalled RecalledPassage",
     ".core.events.delivery": "Delivery Destination FactsDelivered FactsRewound",
@@ -318,7 +319,8 @@ __all__ = [
     "ResultsOffloaded", "RewindReach", "RuleReference", "ScratchpadRemoved", "ScratchpadWritten", "ScreenInjected",
     "SeenSeq", "Seq", "SeqBack", "SeqBound", "SeqText", "SessionBegun", "SessionEnded", "SessionEntryKept",
     "SessionItemAdded", "SessionItemRemoved", "SessionStarted", "SharedStateSet", "SkillError", "SkillResult",
-    "SourceCallId", "SourceChunkId", "SourceEventId", "SourceSeq", "SourceSeqBack", "StatementsCompared", "StatusWord",
+    "SourceCallId", "SourceChunkId", "SourceEventId", "SourceQuarantined", "SourceSeq", "SourceSeqBack",
+    "StatementsCompared", "StatusWord",
     "SubagentError", "SubagentResult", "SummaryLine", "SummaryRolled", "SystemFailure", "TakenOut", "TaskAbandoned",
     "TaskCompleted",
     "TaskStarted", "TaskTerminated", "TextPart", "ThreadCleared", "ThreadRereduced", "ThreadRewound", "ThreadSeeded",

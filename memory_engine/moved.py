@@ -41,6 +41,8 @@ OF_THREADS: Mapping[str, str] = {
     "originals": "compaction.originals",
     "pause": "admin.pause",
     "prepare_search": "admin.prepare_search",
+    "quarantine": "admin.quarantine",
+    "quarantines": "admin.quarantines",
     "rebuild": "replay.rebuild",
     "redo_compaction": "compaction.redo",
     "release": "admin.release",

@@ -24,6 +24,7 @@ from memory_engine.replay.export.archive import StoreExport, StoreImport
 from memory_engine.replay.export.export import ExportReport
 from memory_engine.replay.export.importer import ImportReport
 from memory_engine.replay.ledger import CacheLedger
+from memory_engine.replay.quarantine import Quarantine, QuarantineReport
 from memory_engine.replay.rereduce import RereduceReport
 from memory_engine.replay.what_if import WhatIfReport
 from memory_engine.runtime.kernel import Kernel
@@ -80,6 +81,8 @@ class OldThreadNames(OldNames):
             originals: Callable[..., Coroutine[Any, Any, list[Chunk]]]
             pause: Callable[..., Coroutine[Any, Any, Receipt]]
             prepare_search: Callable[..., Coroutine[Any, Any, None]]
+            quarantine: Callable[..., Coroutine[Any, Any, QuarantineReport]]
+            quarantines: Callable[..., Coroutine[Any, Any, tuple[Quarantine, ...]]]
             rebuild: Callable[..., Coroutine[Any, Any, ThreadInfo]]
             redo_compaction: Callable[..., Coroutine[Any, Any, CompactionReport]]
             release: Callable[..., Coroutine[Any, Any, Sequence[StandingHold]]]
@@ -169,6 +172,12 @@ class OldThreadNames(OldNames):
         def __getattr__(self, name: Literal["open"]) -> Callable[..., Coroutine[Any, Any, Opened]]: ...
         @overload
         def __getattr__(self, name: Literal["originals"]) -> Callable[..., Coroutine[Any, Any, list[Chunk]]]: ...
+        @overload
+        def __getattr__(self, name: Literal["quarantine"]) -> Callable[..., Coroutine[Any, Any, QuarantineReport]]: ...
+        @overload
+        def __getattr__(
+            self, name: Literal["quarantines"]
+        ) -> Callable[..., Coroutine[Any, Any, tuple[Quarantine, ...]]]: ...
         @overload
         def __getattr__(self, name: Literal["rebuild"]) -> Callable[..., Coroutine[Any, Any, ThreadInfo]]: ...
         @overload

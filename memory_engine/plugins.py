@@ -22,7 +22,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from attrs import define, field, frozen
+import msgspec
+from attrs import define, field
 
 from memory_engine.context.standing import BlockSource, Place, ReadBlock
 from memory_engine.core.events.base import ChunkOrigin, Delivers, Event, EventRole, event
@@ -272,8 +273,7 @@ def _view_change(event_type: str) -> str:
     return f"{reduce_view_change.__name__}[{event_type}]"
 
 
-@frozen
-class RecordingReaders:
+class RecordingReaders(msgspec.Struct, frozen=True):
     """The readers of recordings that an engine's plug-ins add."""
 
     added: "tuple[Reader, ...]" = ()

@@ -65,12 +65,14 @@ if TYPE_CHECKING:
     from memory_engine.recall.ranking import Ranker
     from memory_engine.recall.rerankers import Reranker
     from memory_engine.recall.vectors import PassageVectors
+    from memory_engine.replay import quarantine
     from memory_engine.store.keys import KeySource
     from memory_engine.views.preferences.domain import Domain
 else:
     options = lazy_module("memory_engine.options")
     assignment = lazy_module("memory_engine.compaction.assignment")
     follower = lazy_module("memory_engine.projections.follower")
+    quarantine = lazy_module("memory_engine.replay.quarantine")
     asked, builder, rendering = lazy_modules("memory_engine.context", "asked builder rendering")
     base, vectors = lazy_modules("memory_engine.llm", "base vectors")
 
@@ -428,7 +430,20 @@ def _services(
             await compaction.settle(await threads.taken(thread_id))
 
     kernel.provide_later("memory_engine.context.asked:AskedWindows", lambda: asked.AskedWindows(kernel))
-    threads.on_open += [read_window, compaction.recover]
+    kernel.provide_later(
+        "memory_engine.replay.quarantine:QuarantineKeeper", lambda: quarantine.QuarantineKeeper(kernel)
+    )
+
+    async def watched(runtime: ThreadRuntime) -> None:
+        if "source_quarantined" in runtime.head.marks:
+            kernel[quarantine.QuarantineKeeper].watch(runtime)
+
+    async def quarantined(runtime: ThreadRuntime) -> None:
+        if "source_quarantined" in runtime.head.marks:
+            await kernel[quarantine.QuarantineKeeper].keep(runtime.id)
+
+    threads.on_open += [read_window, compaction.recover, watched]
+    threads.on_event["source_quarantined"].append(lambda runtime, _: kernel[quarantine.QuarantineKeeper].watch(runtime))
     threads.on_due += [compaction.after_commit]
     relay.listen(threads)
     if asynchronous:
@@ -438,7 +453,7 @@ def _services(
     kernel.home.moved += [kernel.moved, kernel.tasks.moved, kernel.entrance.moved, kernel.caches.clear, threads.moved]
     kernel.home.moved += [relay.moved, kernel.store.moved]
     recall.listen(threads)
-    threads.before_context += [compaction.before_context]
+    threads.before_context += [quarantined, compaction.before_context]
     threads.before_scopes += [relay.recover]
     for attach in attachments:
         attach(kernel)

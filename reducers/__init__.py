@@ -61,7 +61,7 @@ def core_plugin() -> Plugin:
     plugin.reducer(e.CompactionCompleted)(memory.reduce_compaction_completed)
     plugin.reducer(e.CompactionUndone)(memory.reduce_compaction_undone)
     plugin.reducer(e.ThreadRereduced)(memory.reduce_thread_rereduced)
-    plugin.reducer(e.ThreadRewound)(memory.reduce_thread_rewound)
+    plugin.reducer(e.ThreadRewound, e.SourceQuarantined)(memory.reduce_thread_rewound)
     plugin.reducer(e.FactsRewound)(memory.reduce_facts_rewound)
     plugin.reducer(e.CompactionStarted, e.CompactionFailed, e.CompactionAbandoned)(memory.reduce_compaction_protocol)
     plugin.reducer(e.ExternalInject)(memory.reduce_external_inject)

@@ -41,6 +41,7 @@ from memory_engine.events import (
     RestoredChunk,
     SessionEnded,
     SessionStarted,
+    SourceQuarantined,
     ThreadCleared,
     ThreadRereduced,
     ThreadRewound,
@@ -153,8 +154,8 @@ def reduce_thread_rereduced(_view: StateView, event: ThreadRereduced, ctx: Reduc
     return _brought(event, event.removed, ctx)
 
 
-def reduce_thread_rewound(_view: StateView, event: ThreadRewound, ctx: ReduceContext) -> Reduction:
-    """Restore each chunk at its place, then remove those taken back. Refused if other events came before it."""
+def reduce_thread_rewound(_view: StateView, event: ThreadRewound | SourceQuarantined, ctx: ReduceContext) -> Reduction:
+    """Restore each chunk at its place, then remove those taken back or hidden. Refused if other events came before."""
     return _brought(event, event.removed, ctx)
 
 
@@ -164,7 +165,9 @@ def reduce_facts_rewound(view: StateView, event: FactsRewound, _ctx: ReduceConte
 
 
 def _brought(
-    event: CompactionUndone | ThreadRereduced | ThreadRewound, gone: Sequence[str], ctx: ReduceContext
+    event: CompactionUndone | ThreadRereduced | ThreadRewound | SourceQuarantined,
+    gone: Sequence[str],
+    ctx: ReduceContext,
 ) -> Reduction:
     """Add the chunks that the event carries, and remove those that they replace."""
     if event.seen and event.seen != ctx.seq - 1:

@@ -36,6 +36,7 @@ from memory_engine.events import (
     SessionStarted,
     SkillError,
     SkillResult,
+    SourceQuarantined,
     SubagentError,
     SubagentResult,
     TaskAbandoned,
@@ -82,7 +83,7 @@ SPOKEN: Mapping[type[Event], tuple[str, str, str]] = {
 SILENT: tuple[type[Event], ...] = (
     CompactionAbandoned, CompactionFailed, CompactionStarted, CompactorStoodIn, ContextRecalled, EventSkipped,
     EventsErased, ExecutionPause, ExecutionResume, ExecutionRetry, FactsDelivered, FactsRewound,
-    SessionEnded, SessionStarted, ThreadRereduced, ThreadRewound, ThreadUpdated, TodoUpdated,
+    SessionEnded, SessionStarted, SourceQuarantined, ThreadRereduced, ThreadRewound, ThreadUpdated, TodoUpdated,
 )  # fmt: skip
 """Events with text that search does not find: changes of to-do items, and words that other events hold."""
 

@@ -5,11 +5,12 @@ ten times cheaper than one at a time; until then a look-up reads them from the r
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
+from memory_engine.language.text import TermsSought
 from memory_engine.language.text import terms as analysed
 from memory_engine.store.passages import PassageRow
 
@@ -61,13 +62,20 @@ class Waiting(NamedTuple):
     size: int | None
 
 
-def waiting_from(place: int, kind: str, key: str, said: tuple[int, int], stored: str) -> Waiting:
-    """A row that waits; `said` is when it was said and when it ended."""
+def waiting_from(row: StoredWords, taken: Callable[[str], str] | None = None) -> Waiting:
+    """A row that waits; `taken` gives the terms of its text, if not all of them are wanted."""
+    place, kind, key, at_us, ended, stored = row
     words, size = stored, None
     if stored.startswith(RAW):
-        terms = _search_terms(stored[1:])
+        terms = (taken or _search_terms)(stored[1:])
         words, size = f"{marks(kind, key)} {terms}", count(terms)
-    return Waiting(place, kind, key, *said, words, size)
+    return Waiting(place, kind, key, at_us, ended, words, size)
+
+
+def terms_sought(wanted: Sequence[str]) -> Callable[[str], str]:
+    """What reads a text for some terms. Its result has a word in place of each term that is not wanted."""
+    read = TermsSought(wanted).read
+    return lambda text: " ".join(read(text))
 
 
 def _search_terms(text: str) -> str:

@@ -4,7 +4,7 @@ A row has the text of its passage until its terms were taken, and then these: se
 """
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from itertools import accumulate
 
@@ -20,12 +20,15 @@ from memory_engine.storage.passage_rows import (
     WORDS_CHARS_MAX,
     StoredWords,
     Waiting,
+    terms_sought,
     waiting_from,
     within,
 )
 from memory_engine.storage.passages import WORDS, base, place_in_thread
 from memory_engine.store.passages import PLACES_BITS
 
+FEW = 128
+"""Texts whose terms are all taken, and remembered for the next look-up. More are indexed before many of these come."""
 _NONE: Mapping[StoredWords, Waiting] = {}
 _WAITING = "SELECT pos, kind, key, at_us, ended, terms FROM passages WHERE pos > ? AND pos <= ?"
 _SIZES = (
@@ -117,15 +120,17 @@ def _without_terms(raw: sqlite3.Connection, after: int, last: int) -> list[Store
     return raw.execute(f"{_WAITING} AND substr(terms, 1, 1) = ? ORDER BY pos", (after, last, RAW)).fetchall()
 
 
-def _from_stored(row: StoredWords) -> Waiting:
-    pos, kind, key, at_us, ended, stored = row
-    return waiting_from(place_in_thread(pos), kind, key, (at_us, ended), stored)
+def _from_stored(row: StoredWords, taken: Callable[[str], str] | None = None) -> Waiting:
+    return waiting_from((place_in_thread(row[0]), *row[1:]), taken)
 
 
-def waiting(raw: sqlite3.Connection, span: tuple[int, int], chars_max: int) -> tuple[list[Waiting], int]:
+def waiting(
+    raw: sqlite3.Connection, span: tuple[int, int], chars_max: int, wanted: Sequence[str] = ()
+) -> tuple[list[Waiting], int]:
     """Passages above the first position up to the last, in order, and how many others there are.
 
-    Of passages whose texts are longer than the limit it takes the latest, those that begin their events first.
+    Of passages whose texts are longer than the limit it takes the latest, those that begin their events first. If
+    these are many, only the `wanted` terms of their words are sure.
     """
     parts_last = f"pos & {(1 << PLACES_BITS) - 1} >= {FIRST_OF_EVENT}"
     with closing(raw.execute(f"{_WAITING} ORDER BY {parts_last}, pos DESC", span)) as rows:
@@ -133,4 +138,5 @@ def waiting(raw: sqlite3.Connection, span: tuple[int, int], chars_max: int) -> t
     if not stored:
         return [], 0
     (count,) = raw.execute("SELECT count(*) FROM passages WHERE pos > ? AND pos <= ?", span).fetchone()
-    return [_from_stored(row) for row in sorted(stored)], count - len(stored)
+    taken = terms_sought(wanted) if wanted and len(stored) > FEW else None
+    return [_from_stored(row, taken) for row in sorted(stored)], count - len(stored)

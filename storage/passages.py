@@ -368,6 +368,20 @@ def indexed_at(raw: sqlite3.Connection, words: Sequence[str]) -> list[str]:
     ]
 
 
+def orphans(raw: sqlite3.Connection, tid: int, tenant: str, words: Sequence[str]) -> list[str]:
+    """The entries of a thread in the full-text index that hold all these words, and whose passages are gone."""
+    prefix = words_prefix(tenant)
+    query = " AND ".join(f'"{prefix}{word}"' for word in words)
+    found = raw.execute(
+        "SELECT i.rowid FROM passage_terms i LEFT JOIN passages p ON p.pos = i.rowid "
+        "WHERE i.passage_terms MATCH ? AND i.rowid BETWEEN ? AND ? AND p.pos IS NULL",
+        (query, base(tid), base(tid + 1) - 1),
+    )
+    return [
+        f"the full-text index, passage {place_in_thread(pos)} of thread number {tid}" for (pos,) in found.fetchall()
+    ]
+
+
 def is_whole(raw: sqlite3.Connection, by_prefix: Mapping[str, Sequence[int]]) -> bool:
     """Whether all words with the one prefix, between the first and the last of these threads, are theirs."""
     if len(by_prefix) != 1:

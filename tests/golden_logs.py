@@ -130,7 +130,8 @@ async def _export(engine: Engine, folder: Path, *thread_ids: str) -> None:
 
 async def everything(engine: Engine) -> None:
     """One of each event that can stand anywhere, every field set; those of compactions are in the talk."""
-    elsewhere = e.CompactionCompleted | e.CompactionUndone | e.ExecutionPause | e.ThreadCleared | e.ThreadRewound
+    undoing = e.CompactionUndone | e.ThreadRewound | e.SourceQuarantined
+    elsewhere = e.CompactionCompleted | e.ExecutionPause | e.ThreadCleared | undoing
     thread = await engine.create_thread("everything", user_id="u1", tenant_id="acme", metadata={"note": "é"})
     for event in samples():
         if not isinstance(event, elsewhere):

@@ -28,6 +28,7 @@ from memory_engine.events import builtin_registry
 from memory_engine.inspector import CannotServe, serving
 from memory_engine.inspector.answers import Query, TooLong, TooMuch, WrongQuery
 from memory_engine.inspector.routes_what_if import ChangeSaid, check_length
+from memory_engine.lab.change import change_of
 from memory_engine.llm.base import ask
 from memory_engine.llm.vectors import checked_vector
 from memory_engine.replay.anchors import add_anchors, read_anchors
@@ -148,10 +149,12 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.NothingToCompact, compact_what_is_critical),
     (errors.CompactorFailed, lambda p: compact_with(Scripted(no_summary), p)),
     (errors.CannotRereduce, lambda p: p.thread.replay.rereduce(1)),
+    (errors.CannotQuarantine, lambda p: p.thread.admin.quarantine("tool:none", release=True)),
     (errors.CannotRewind, lambda p: p.thread.rewind(redo=True)),
     (errors.CompactionNotLive, lambda p: p.thread.compaction.undo("x")),
     (errors.ModelError, lambda p: ask(Silent(), [], temperature=0.0, max_tokens=1, timeout_s=1.0)),
     (errors.ContextBudgetError, needs_more_than_the_budget),
+    (errors.InvalidLabChange, lambda _: change_of({"tresholds": {}}, "change.toml")),
     (errors.InvalidRetention, lambda _: RetentionRule(act="delete", older_than=timedelta())),
     (errors.LegalHold, lambda p: files.deleted_while_held(p.thread)),
     (errors.EventClassChanged, lambda p: files.read_by_another_class(p.path)),

@@ -75,6 +75,7 @@ PAGE_OF = {
     "store": "engine",
     "inspector": "engine",
     "interchange": "engine",
+    "lab": "replay",
     "sync": "engine",
     "telemetry": "engine",
     "thread": "engine",

@@ -7,9 +7,8 @@ rows these are and what replaced them; its chain still verifies. At last the byt
 zeroed. A process that dies on the way leaves an act that the next one finishes.
 """
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import msgspec
 from attrs import define, field, frozen
@@ -25,13 +24,14 @@ from memory_engine.administration.acts import (
 )
 from memory_engine.administration.deleting import UNREADABLE, delete_thread, is_there, record_of
 from memory_engine.administration.holds import check_not_held
-from memory_engine.administration.proof import ErasedPieces, ErasureProof, wiped_and_proved
+from memory_engine.administration.proof import ActPart, ErasedPieces, ErasureProof, wiped_and_proved
+from memory_engine.administration.stand_ins import StandIns
 from memory_engine.administration.under_way import ActsUnderWay
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import checked_flag, checked_list, checked_text
-from memory_engine.core.chain import is_redacted, next_head, read_back, stand_in_digest
+from memory_engine.core.chain import next_head, read_back
 from memory_engine.core.codec import encode_reduction
-from memory_engine.core.events.memory import ErasedRow, EventsErased, MemoryForget
+from memory_engine.core.events.memory import EventsErased, MemoryForget
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import NewEvent, StoredEvent
 from memory_engine.core.reduction import NOTHING
@@ -49,8 +49,8 @@ from memory_engine.errors import (
 )
 from memory_engine.projections.outbox import derived_id
 from memory_engine.replay.anchors import DELETE
-from memory_engine.replay.export.redaction import Hidden, Redaction
-from memory_engine.replay.export.redactor import PAUSE_ROWS, LogRedactor, RedactedLog, learn
+from memory_engine.replay.export.redaction import Hidden
+from memory_engine.replay.export.redactor import learn
 from memory_engine.runtime import recalled
 from memory_engine.runtime.commit import linked_row
 from memory_engine.runtime.delivery import Relay
@@ -59,7 +59,7 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.life import forgetting, forks_of
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.acts import Act
-from memory_engine.store.attested import Attested, attested_of, lineage
+from memory_engine.store.attested import lineage
 from memory_engine.store.protocol import CommitUnit
 
 _ROWS_MAX = 2_000
@@ -107,6 +107,7 @@ async def erase(  # noqa: PLR0913 - an act and what is said with it
     by: str = "",
     reason: str = "",
     dry_run: bool = False,
+    prove: bool = False,
 ) -> ErasureReport:
     """Destroy events of a thread and everything derived from them; see `Admin.erase`."""
     thread.check_present("erasing")
@@ -119,13 +120,20 @@ async def erase(  # noqa: PLR0913 - an act and what is said with it
         if seq not in rows:
             raise SeqNotInLog(thread.id, seq, await thread.last_seq())
     ids = tuple(dict.fromkeys((*named, *(stored.id for stored in rows.values()))))
-    return await erase_events(thread.kernel, {thread.id: ids}, by=by, reason=reason, dry_run=dry_run)
+    wholly = checked_flag("prove", prove)
+    return await erase_events(thread.kernel, {thread.id: ids}, by=by, reason=reason, dry_run=dry_run, prove=wholly)
 
 
-async def erase_events(
-    kernel: Kernel, events: Mapping[str, Sequence[str]], *, by: str = "", reason: str = "", dry_run: bool = False
+async def erase_events(  # noqa: PLR0913 - an act and what is said with it
+    kernel: Kernel,
+    events: Mapping[str, Sequence[str]],
+    *,
+    by: str = "",
+    reason: str = "",
+    dry_run: bool = False,
+    prove: bool = True,
 ) -> ErasureReport:
-    """Destroy events of several threads in one act: ids by thread."""
+    """Destroy events of several threads in one act: ids by thread. Without `prove` a large file is read in part."""
     kernel.check_writable("erasing")
     for thread_id, event_ids in events.items():
         found = {stored.id for stored in await kernel.store.find(thread_id, list(event_ids))}
@@ -135,7 +143,7 @@ async def erase_events(
     planner = _Planner(kernel, only_looks=checked_flag("dry_run", dry_run))
     for thread_id, event_ids in events.items():
         await planner.add_events(thread_id, event_ids)
-    return await _begun(kernel, "erase", planner.plan(), by, reason, dry_run=dry_run)
+    return await _begun(kernel, "erase", planner.plan(), by, reason, dry_run=dry_run, prove=prove)
 
 
 async def delete(
@@ -183,7 +191,7 @@ async def finish_acts(kernel: Kernel, *, retry_failed: bool = False) -> list[Era
 
 
 async def _begun(  # noqa: PLR0913 - an act and what is said with it
-    kernel: Kernel, kind: str, plan: ErasurePlan, by: str, reason: str, *, dry_run: bool
+    kernel: Kernel, kind: str, plan: ErasurePlan, by: str, reason: str, *, dry_run: bool, prove: bool = True
 ) -> ErasureReport:
     await check_not_held(kernel.store, (*plan.events, *plan.threads))
     act = Act(
@@ -197,7 +205,8 @@ async def _begun(  # noqa: PLR0913 - an act and what is said with it
     if dry_run:
         erased = {thread_id: len(ids) for thread_id, ids in plan.events.items()}
         return ErasureReport(act="", by=by, reason=reason, erased=erased, deleted=tuple(plan.threads), is_done=False)
-    return await _carried_out(kernel, act, is_new=True)
+    part = None if prove else ActPart.of(kernel, plan.events)
+    return await _carried_out(kernel, act, is_new=True, part=part)
 
 
 def _under_way(kernel: Kernel) -> ActsUnderWay[ErasureReport]:
@@ -205,14 +214,17 @@ def _under_way(kernel: Kernel) -> ActsUnderWay[ErasureReport]:
     return acts
 
 
-async def _carried_out(kernel: Kernel, act: Act, *, is_new: bool = False) -> ErasureReport:
-    """Carry an act out, or wait for the caller who does already. Raises the errors of `_finished_act`."""
+async def _carried_out(kernel: Kernel, act: Act, *, is_new: bool = False, part: ActPart | None = None) -> ErasureReport:
+    """Carry an act out, or wait for the caller who does already. Raises the errors of `_finished_act`.
+
+    Of an act that was begun before, no one knows which pages it has written: it gets no `part`.
+    """
 
     async def work() -> ErasureReport:
         if is_new:
             await kernel.store.put_act(act)
         try:
-            return await _finished_act(kernel, act)
+            return await _finished_act(kernel, act, part)
         except NOT_ITS_OWN:
             raise
         except Exception as error:  # whatever it is: it is kept with the act, and goes on to whoever waits
@@ -222,7 +234,7 @@ async def _carried_out(kernel: Kernel, act: Act, *, is_new: bool = False) -> Era
     return await _under_way(kernel).outcome(act.id, work)
 
 
-async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
+async def _finished_act(kernel: Kernel, act: Act, part: ActPart | None) -> ErasureReport:
     """Do the remaining work of an act.
 
     Raises `ErasureUnfinished` where its bytes cannot be destroyed, `LegalHold` and `ThreadHasForks` where a hold or a
@@ -234,12 +246,13 @@ async def _finished_act(kernel: Kernel, act: Act) -> ErasureReport:
     await check_not_held(kernel.store, (*plan.events, *plan.threads))
     pieces = ErasedPieces(kernel.events)
     erased: dict[str, int] = {}
-    for thread_id, event_ids in [*plan.events.items()][::-1]:  # a fork learns from its origin what to look for
-        if thread_id not in plan.threads:
-            erased[thread_id] = await _ThreadErasing(kernel, act, thread_id, pieces, plan).run(event_ids)
-    for thread_id, created_at_us in plan.threads.items():
-        await delete_thread(kernel, thread_id, created_at_us, pieces)
-    proof = await wiped_and_proved(kernel, act.id, pieces)
+    with nullcontext() if part is None else part.noting():
+        for thread_id, event_ids in [*plan.events.items()][::-1]:  # a fork learns from its origin what to look for
+            if thread_id not in plan.threads:
+                erased[thread_id] = await _ThreadErasing(kernel, act, thread_id, pieces, plan).run(event_ids)
+        for thread_id, created_at_us in plan.threads.items():
+            await delete_thread(kernel, thread_id, created_at_us, pieces)
+    proof = await wiped_and_proved(kernel, act.id, pieces, part)
     report = ErasureReport(
         act=act.id,
         by=act.by,
@@ -381,9 +394,9 @@ class _ThreadErasing:
                 count = await self._done()
         return count
 
-    async def _stand_ins(self, record: ThreadRecord, hidden: Hidden) -> "_StandIns":
+    async def _stand_ins(self, record: ThreadRecord, hidden: Hidden) -> "StandIns":
         """The stand-ins for the present log. The thread takes events meanwhile."""
-        stand_ins = await _StandIns.of(self._kernel, record, hidden)
+        stand_ins = await StandIns.of(self._kernel, record, hidden)
         await stand_ins.advance((await self._kernel.store.head(self._thread_id)).seq)
         return stand_ins
 
@@ -417,7 +430,7 @@ class _ThreadErasing:
         await runtime.submit(request)
         return event
 
-    async def _replaced(self, record: ThreadRecord, stand_ins: "_StandIns") -> int:
+    async def _replaced(self, record: ThreadRecord, stand_ins: "StandIns") -> int:
         """Write the stand-ins, and the event that says so, in one commit."""
         kernel = self._kernel
         head = await kernel.store.head(self._thread_id)
@@ -447,53 +460,3 @@ class _ThreadErasing:
 
     def _event_id(self, what: str, n: int) -> str:
         return derived_id(what, self._act.id, self._thread_id, str(n))
-
-
-@define
-class _StandIns:
-    """The rows of a thread with stand-ins, up to where its log was read: `named` of them no act names yet.
-
-    It reads on from where it was. So what others write meanwhile costs their events, and not the whole log again. They
-    `are_outdated` once it meets another act: that has exchanged rows which were read before, and to write these here
-    would bring back what it erased. The `pieces` are those of rows that are replaced by the stand-ins: rows of
-    stand-ins that never are may stay, and no proof may look for them.
-    """
-
-    log: RedactedLog
-    named: list[ErasedRow]
-    replaced: list[StoredEvent]
-    pieces: ErasedPieces
-    _kernel: Kernel
-    _thread_id: str
-    _first: int
-    _attested: Attested
-    _seq: int = 0
-    are_outdated: bool = False
-
-    @classmethod
-    async def of(cls, kernel: Kernel, record: ThreadRecord, hidden: Hidden) -> "_StandIns":
-        """Those of a thread whose `hidden` texts go; nothing is read yet."""
-        secret = kernel.ids.salt() + kernel.ids.salt()
-        redactor = LogRedactor(Redaction(forgotten=False), kernel.events, hidden, secret)
-        first = record.forked_from.seq + 1 if record.forked_from is not None else 1
-        attested = await attested_of(kernel.store, kernel.events, record.id)
-        log, pieces = RedactedLog(kernel, record, 0, redactor), ErasedPieces(kernel.events)
-        return cls(log, [], [], pieces, kernel, record.id, first, attested)
-
-    async def advance(self, upto: int) -> None:
-        """Read on up to a seq. Rows before the thread's own are those of the log that it was forked from."""
-        has_read = self._seq > 0
-        async for stored in self._kernel.reader.walk(self._thread_id, after=self._seq, upto=upto):
-            self.are_outdated |= has_read and stored.type == EventsErased.event_type
-            less = await self.log.row(stored)
-            self._seq = stored.seq
-            if less.seq < self._first:
-                continue
-            digest = stand_in_digest(less) if is_redacted(less) else ""
-            if digest and self._attested.digest(less.seq) != digest:
-                self.named.append(ErasedRow(less.seq, digest))
-            if less is not stored:
-                self.replaced.append(less)
-                self.pieces.note(stored, less)
-            if stored.seq % PAUSE_ROWS == 0:
-                await asyncio.sleep(0)

@@ -24,7 +24,7 @@ from memory_engine.store.reader import MomentLike
 if TYPE_CHECKING:
     from memory_engine.administration import erasing, holds
     from memory_engine.recall.index import IndexProgress
-    from memory_engine.replay import anchors, bisect, diff, ledger, rebuild, to_pytest, verify, why
+    from memory_engine.replay import anchors, bisect, diff, ledger, quarantine, rebuild, to_pytest, verify, why
     from memory_engine.replay import rereduce as rereduction
     from memory_engine.replay import what_if as trials
     from memory_engine.replay.divergence import VerifyReport
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from memory_engine.replay.verify import VerifyProgress
 else:
     erasing, holds = lazy_modules("memory_engine.administration", "erasing holds")
-    anchors, bisect, diff, ledger, rebuild, rereduction, to_pytest, trials, verify, why = lazy_modules(
-        "memory_engine.replay", "anchors bisect diff ledger rebuild rereduce to_pytest what_if verify why"
+    anchors, bisect, diff, ledger, quarantine, rebuild, rereduction, to_pytest, trials, verify, why = lazy_modules(
+        "memory_engine.replay", "anchors bisect diff ledger quarantine rebuild rereduce to_pytest what_if verify why"
     )
     export = lazy_module("memory_engine.replay.export.export")
 
@@ -229,7 +229,7 @@ class Admin:
         """
         await life.unarchive(self._thread)
 
-    async def erase(
+    async def erase(  # noqa: PLR0913 - an act and what is said with it, by keyword
         self,
         event_ids: Sequence[str] = (),
         *,
@@ -237,17 +237,23 @@ class Admin:
         by: str = "",
         reason: str = "",
         dry_run: bool = False,
+        prove: bool = False,
     ) -> "erasing.ErasureReport":
         """Destroy the bytes of events, by id or seq, and all derived from them: see docs/how-to/forget-and-erase.md.
 
         The thread forgets them; then stand-ins replace their texts in the log, in forks, and in the events of their
         facts in other threads, and the file's free space is zeroed. One more event names the erased ones, so that the
-        chain verifies. If a process dies on the way, the next one finishes the act. `dry_run` only counts. Raises
+        chain verifies. If a process dies on the way, the next one finishes the act. `dry_run` only counts.
+
+        A database over 64 MiB is not read whole: pages that the act wrote and free ones are zeroed and searched, and a
+        sample of the rest; the proof's `ok` is `None` then. `prove` has all of it zeroed and searched. Raises
         `EventNotFound`, `SeqNotInLog`, `InvalidArgument` if no event is named, `LegalHold`, and `ErasureUnfinished` if
         a process reads old pages of the file.
         """
         await imported(erasing)
-        return await erasing.erase(self._thread, event_ids=event_ids, seqs=seqs, by=by, reason=reason, dry_run=dry_run)
+        return await erasing.erase(
+            self._thread, event_ids=event_ids, seqs=seqs, by=by, reason=reason, dry_run=dry_run, prove=prove
+        )
 
     async def delete(self, *, by: str = "", reason: str = "") -> "erasing.ErasureReport":
         """Destroy the log, the state, and what its facts became in other threads: an act like `erase`.
@@ -270,6 +276,29 @@ class Admin:
     async def release(self, *, reason: str = "", by: str = "") -> "Sequence[holds.StandingHold]":
         """End the holds set here, and return them; one on the thread's user or tenant ends there."""
         return await holds.release(self._thread, by=by, reason=reason)
+
+    async def quarantine(
+        self, source: str, *, release: bool = False, dry_run: bool = False, by: str = "", reason: str = ""
+    ) -> "quarantine.QuarantineReport":
+        """Hide what rests on a source, here and in other threads, by a recorded act; with `release` it comes back.
+
+        `source` is `tool:NAME`, `document:ID`, `agent:ID`, `event:SEQ_OR_ID`, `origin:NAME` (see `min_trust`) or
+        `everything`. What comes from it later is hidden, too. Nothing is forgotten: a release shows all that no other
+        quarantine hides. `by` says who does it; `dry_run` only reports what would change. Waits for a running
+        compaction. A second call continues one that was cut short.
+
+        Raises `CannotQuarantine` if nothing would change, `InvalidArgument`, `SeqNotInLog`, `EventNotFound`,
+        `EventTooLarge` if the chunks that come exceed the maximum size of an event, and what `dispatch` raises. The
+        error of another thread is raised at the end, when all is recorded here.
+        """
+        self._thread.check_present("a quarantine")
+        await imported(quarantine)
+        return await quarantine.quarantine(self._thread, source, release=release, dry_run=dry_run, by=by, reason=reason)
+
+    async def quarantines(self) -> "tuple[quarantine.Quarantine, ...]":
+        """The quarantines in force, in the order in which they began."""
+        await imported(quarantine)
+        return await quarantine.quarantines(self._thread)
 
     async def is_blocked(self) -> bool:
         """Whether events are waiting."""

@@ -4,12 +4,16 @@ Each destroyed row had a random salt, which stood nowhere else, so a leftover co
 texts themselves, and of the digests of large payloads, some pieces are looked for too. Files are searched for bytes;
 rows are read (see `reading`), so that a text is found in every spelling, and in packed content. A piece that other rows
 hold as well was said elsewhere, and is reported as such.
+
+In a large file of SQLite, an act that destroys a few events reads no more than it has to: the pages that it wrote, free
+pages, the write-ahead log and the rows of its threads, and of the rest a sample. If these show anything, or if the act
+was asked to prove it, everything is read.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from hashlib import sha256
 from itertools import zip_longest
 
@@ -27,6 +31,7 @@ from memory_engine.core.spelling import SPELLINGS, Sought, pieces_of
 from memory_engine.errors import ErasureUnfinished, EventDecodeError, UnreadableContent
 from memory_engine.language.text import terms
 from memory_engine.runtime.kernel import Kernel
+from memory_engine.store.in_part import ReadInPart
 from memory_engine.store.protocol import Traces
 
 WAIT_S = 30.0
@@ -51,10 +56,10 @@ _JSON_DEPTH = 8
 class ErasureProof(JsonForm):
     """The outcome of a search for what was destroyed: of `pieces`, these many are `left` in places of the files.
 
-    `elsewhere` counts the pieces that other events say too, and `elsewhere_in` lists some of the places. `files` were
-    read, `bytes` together, and the columns of rows in `tables`. Texts were looked for in these `spellings`. `unread`
-    names what could not be read, and why. `how` says how it is known, if the bytes of the files alone cannot show it:
-    of an encrypted store.
+    `elsewhere` counts the pieces that other events say too, and `elsewhere_in` lists some of the places. `files` of
+    `bytes` together were searched, or `scanned` bytes of them, and the columns of rows in `tables`. Texts were looked
+    for in these `spellings`. `unread` names what could not be read, and why. `how` says how it is known, if the bytes
+    of the files alone cannot show it: of an encrypted store.
     """
 
     pieces: int
@@ -67,11 +72,16 @@ class ErasureProof(JsonForm):
     spellings: tuple[str, ...] = SPELLINGS
     unread: tuple[str, ...] = ()
     how: str = ""
+    scanned: int | None = None
+
+    json_names = "pieces files bytes left elsewhere elsewhere_in tables spellings unread how scanned ok"
 
     @property
-    def ok(self) -> bool:
-        """Whether everything was read, and nothing is left."""
-        return not self.left and not self.unread
+    def ok(self) -> bool | None:
+        """Whether everything was read, and nothing is left; `None` if nothing was found in the part that was read."""
+        if self.left or self.unread:
+            return False
+        return True if self.scanned is None else None
 
 
 @define
@@ -208,12 +218,38 @@ def _analysed(text: str) -> tuple[str, ...]:
     return (analysed,) if len(analysed) >= _SHORT else ()
 
 
-async def wiped_and_proved(kernel: Kernel, act: str, erased: ErasedPieces) -> ErasureProof:
+@frozen
+class ActPart:
+    """The part of a store that an act has written: pages of its file, and threads."""
+
+    store: ReadInPart
+    thread_ids: tuple[str, ...]
+    pages: set[int] = field(factory=set)
+
+    @classmethod
+    def of(cls, kernel: Kernel, thread_ids: Iterable[str]) -> "ActPart | None":
+        """That of an act on these threads; `None` for a store that is small, or is read whole or not at all."""
+        store = kernel.store
+        return cls(store, tuple(thread_ids)) if isinstance(store, ReadInPart) and store.is_large else None
+
+    def noting(self) -> AbstractContextManager[None]:
+        """A block in which the pages that are written count as the act's."""
+        return self.store.noting(self.pages)
+
+
+async def wiped_and_proved(kernel: Kernel, act: str, erased: ErasedPieces, part: ActPart | None = None) -> ErasureProof:
     """Destroy the bytes of what is out of every row, and look for them. Raises what `wiped` raises.
+
+    With `part` in that part of the store, and everywhere else if it shows anything.
 
     Another act may destroy a row with the same words meanwhile: between two looks its copy is no row's any more, and
     its bytes are still there. So while others destroy, what seems left is wiped and looked for again.
     """
+    if part is not None:
+        await wiped(kernel, act, part)
+        proof = await _proved_in_part(kernel, erased, part)
+        if proof.ok is not False:
+            return proof
     until = time.monotonic() + WAIT_S
     while True:
         await wiped(kernel, act)
@@ -226,10 +262,10 @@ async def wiped_and_proved(kernel: Kernel, act: str, erased: ErasedPieces) -> Er
             return proof
 
 
-async def wiped(kernel: Kernel, act: str) -> None:
+async def wiped(kernel: Kernel, act: str, part: ActPart | None = None) -> None:
     """Destroy the bytes that deleted and erased rows have left. Raises `ErasureUnfinished` if a reader needs them."""
     until = time.monotonic() + WAIT_S
-    while not await _wiped_once(kernel, act):
+    while not await _wiped_once(kernel, act, part):
         if kernel.tasks.closing:
             raise ErasureUnfinished(act, "the engine closes while some process reads an older moment of the store")
         if time.monotonic() > until:
@@ -237,9 +273,9 @@ async def wiped(kernel: Kernel, act: str) -> None:
         await asyncio.sleep(_POLL_S)
 
 
-async def _wiped_once(kernel: Kernel, act: str) -> bool:
+async def _wiped_once(kernel: Kernel, act: str, part: ActPart | None) -> bool:
     try:
-        return await kernel.store.wipe()
+        return await (kernel.store.wipe() if part is None else part.store.wipe_part(part.pages))
     except OSError as error:  # no descriptor is free, or no memory
         raise ErasureUnfinished(act, error.strerror or str(error)) from error
 
@@ -255,6 +291,25 @@ async def prove(kernel: Kernel, erased: ErasedPieces) -> ErasureProof:
     looked_for = [*pieces[:PIECES_FIRST], *others]
     texts = erased.sought(looked_for)
     reading = await read_store(kernel, list(texts.values()))
+    return _proof_with_rows(looked_for, found, texts, reading)
+
+
+async def _proved_in_part(kernel: Kernel, erased: ErasedPieces, part: ActPart) -> ErasureProof:
+    """Look for the pieces in a part of a store. Nothing is written."""
+    pieces = erased.pieces()
+    texts = erased.sought(pieces)
+    unique = [piece for piece in pieces if piece not in texts]  # a text may be another event's too, anywhere
+    found = await part.store.traces_in_part(pieces, unique, part.pages)
+    reading = await read_store(kernel, list(texts.values()), part.store.texts_of(part.thread_ids))
+    proof = _proof_with_rows(pieces, found, texts, reading)
+    words = [terms(text.text)[1:-1] for text in texts.values()]  # the first and the last may be cut
+    return evolve(proof, left=(*proof.left, *await part.store.left_in_index(part.thread_ids, words)))
+
+
+def _proof_with_rows(
+    looked_for: Sequence[bytes], found: Traces, texts: Mapping[bytes, Sought], reading: StoreReading
+) -> ErasureProof:
+    """What is left: the pieces that were found and that no row says."""
     said = {piece for n, piece in enumerate(texts) if n in reading.places}
     left = tuple(
         f"{place}: {'a piece of a text' if piece in texts else 'the salt or digest of an erased row'}"
@@ -272,6 +327,7 @@ def _proof(count: int, found: Traces, reading: StoreReading, *, left: tuple[str,
         pieces=count,
         files=tuple(found.files),
         bytes=found.size,
+        scanned=found.scanned,
         left=left,
         how=found.how,
         tables=reading.tables,

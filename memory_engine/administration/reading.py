@@ -5,7 +5,7 @@ event's class declares as packed (`Event.packed_texts`). It names the parts that
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -75,10 +75,12 @@ class StoreReading:
         )
 
 
-async def read_store(kernel: Kernel, sought: Sequence[Sought]) -> StoreReading:
-    """Search everything that the rows of a store say. Nothing is written."""
+async def read_store(
+    kernel: Kernel, sought: Sequence[Sought], texts_read: AsyncIterator[Sequence[StoredText]] | None = None
+) -> StoreReading:
+    """Search everything that the rows of a store say, or these values of it. Nothing is written."""
     found = StoreReading()
-    async for texts in kernel.store.texts():
+    async for texts in kernel.store.texts() if texts_read is None else texts_read:
         packed = await on_thread(partial(_search, texts, sought, kernel.events, found))
         for text, part in packed:
             await _search_packed(kernel, text, part, sought, found)

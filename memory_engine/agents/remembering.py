@@ -14,6 +14,7 @@ from memory_engine.context.ownership import Viewer
 from memory_engine.core.origins import Speaker, at_least, origin_since_spoken
 from memory_engine.errors import UnknownMemory
 from memory_engine.events import Destination, Layer, MemoryAppended, MemoryShared
+from memory_engine.recall.trust import origins_of
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.scopes import Agent, User
 from memory_engine.thread import Thread, handle_of
@@ -33,6 +34,8 @@ class Remembering:
     conversation: Thread
     viewer: Viewer | None = None
     """Whom it is shown to; `None`: the conversation's user. Without a conversation yet, that is the owner."""
+    min_trust: Speaker | None = None
+    """The lowest origin of an entry that is shown; `None`: any."""
 
     @property
     def is_shared(self) -> bool:
@@ -70,6 +73,28 @@ class Remembering:
             except UnknownMemory:
                 continue
         raise UnknownMemory(self.owner.id, entry_id)
+
+    async def trusted(self, hits: Sequence[MemoryHit], limit: int) -> tuple[list[MemoryHit], int]:
+        """The first hits whose words have at least the origin asked for, and how many before the last do not."""
+        if self.min_trust is None:
+            return list(hits[:limit]), 0
+        kept = await self.trusted_ids([hit.entry.event_id for hit in hits])
+        shown = [hit for hit in hits if hit.entry.event_id in kept][:limit]
+        seen = hits.index(shown[-1]) + 1 if len(shown) == limit else len(hits)
+        return shown, seen - len(shown)
+
+    async def trusted_ids(self, event_ids: Sequence[str]) -> frozenset[str]:
+        """The events of both memories, among these, whose words have at least the origin asked for."""
+        if self.min_trust is None:
+            return frozenset(event_ids)
+        _, user = await self._viewer_and_user()
+        kept: set[str] = set()
+        for thread in (self.owner, *(self._beside(user) if self.is_shared else ())):
+            handle = handle_of(thread)
+            rows = await handle.kernel.store.find(handle.id, list(event_ids)) if await handle.exists() else ()
+            origins = await origins_of(handle.kernel, handle.id, [row.seq for row in rows])
+            kept.update(row.id for row in rows if at_least(origins.get(row.seq, Speaker.TOOL), self.min_trust))
+        return frozenset(kept)
 
     async def keep(self, layer: Layer, content: str, *, key: str = "", condition: str = "") -> str:
         """Add an entry where it belongs, and return its id.

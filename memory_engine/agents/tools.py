@@ -35,8 +35,10 @@ from memory_engine.context.ownership import Viewer
 from memory_engine.core.arguments import checked_flag
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import named
+from memory_engine.core.origins import checked_trust
 from memory_engine.errors import (
     CompactorFailed,
+    InvalidArgument,
     InvalidInput,
     NotGranted,
     NothingToCompact,
@@ -125,6 +127,8 @@ def _field(field: Mapping[str, object], *, is_optional: bool, strict: bool) -> d
 
 
 ANSWER_CHARS_MAX = 12_000
+TRUST_REACH = 8
+"""Entries that are ranked for each one to be shown, where those of a low origin are left out."""
 SECRET = "That tells a secret (a password, a key, a code, a card or account number). Nothing was kept: say it without."
 ENTRY_CHARS_MAX = 1_200
 OPEN_CHARS = 4_000
@@ -169,7 +173,8 @@ class MemoryTools:
     whom the memory is shown to, if not the conversation's user: there may be no conversation yet.
 
     For a user, `memory_clear` and `memory_compact` change that user's memory, and of the agent's, which other users
-    share, its working notes only; with `changes_shared` they change all of the agent's memory.
+    share, its working notes only; with `changes_shared` they change all of the agent's memory. With `min_trust`, such
+    as `"agent"`, entries of a lower origin are neither found nor opened, and answers say how many were left out.
     """
 
     def __init__(
@@ -179,13 +184,19 @@ class MemoryTools:
         *,
         viewer: Viewer | None = None,
         changes_shared: bool = False,
+        min_trust: str | None = None,
     ) -> None:
         self._changes_shared = checked_flag("changes_shared", changes_shared)
+        try:
+            trust = checked_trust(min_trust)
+        except ValueError as error:
+            raise InvalidArgument("min_trust", min_trust, str(error)) from None
         self._memory = memory.memory
         self._thread = memory
         self._conversation = scratchpad or memory
         self._pins = AgentPins(self._conversation)
-        self._remembering = Remembering(owner=memory, conversation=self._conversation, viewer=viewer)
+        self._remembering = Remembering(owner=memory, conversation=self._conversation, viewer=viewer, min_trust=trust)
+        self._reach = 1 if trust is None else TRUST_REACH
         self._calls: Mapping[type[Arguments], Callable[..., Awaitable[str | _Told]]] = {
             Append: self._append,
             Search: self._search,
@@ -234,15 +245,22 @@ class MemoryTools:
         if asked.last is not None and query:
             raise _Refused("Give either query or last, not both: a query finds what fits, last gives the latest.")
         if query:
-            hits = await self._remembering.search(asked.layer, query, asked.limit or 10)
+            limit = asked.limit or 10
+            found = await self._remembering.search(asked.layer, query, limit * self._reach)
+            hits, untrusted = await self._remembering.trusted(found, limit)
         else:
-            hits = await self._remembering.latest(asked.layer, asked.last or asked.limit or 10)
+            limit = asked.last or asked.limit or 10
+            newest = (await self._remembering.latest(asked.layer, limit * self._reach))[::-1]
+            latest, untrusted = await self._remembering.trusted(newest, limit)
+            hits = latest[::-1]
+        left_out = f"\n({untrusted} of a lower origin are not shown.)" if untrusted else ""
+        data = {"untrusted": untrusted} if self._remembering.min_trust is not None else {}
         if not hits:
             where = f"{asked.layer} memory" if asked.layer else "memory"
             hint = " Try fewer or other words." if query else ""
-            return _Told(f"Nothing was found in {where}.{hint}", {"entries": []})
+            return _Told(f"Nothing was found in {where}.{hint}{left_out}", {"entries": [], **data})
         lines = [RECALLED_MARK, *(_entry_line(hit.entry) for hit in hits)]
-        return _Told("\n".join(lines), {"entries": list(map(_hit_data, hits))})
+        return _Told("\n".join(lines) + left_out, {"entries": list(map(_hit_data, hits)), **data})
 
     async def _learn(self, asked: Learn) -> str:
         if tells_secret(asked.key, asked.value):
@@ -256,9 +274,12 @@ class MemoryTools:
 
     async def _recall(self, asked: RecallFact) -> _Told:
         known = await self._remembering.recall(asked.key)
+        if known is not None and not await self._remembering.trusted_ids([known.event_id]):
+            return _Told(f"What is kept under {asked.key!r} is of a lower origin, and is not shown.", {})
         if known is not None:
             return _Told(f"{RECALLED_MARK}\n{known.key}: {known.value}", {"key": known.key, "value": known.value})
-        alike = await self._remembering.search("semantic", asked.key, 3)
+        found = await self._remembering.search("semantic", asked.key, 3 * self._reach)
+        alike, _ = await self._remembering.trusted(found, 3)
         hint = f" Similar keys: {', '.join(hit.entry.key for hit in alike)}." if alike else ""
         return _Told(f"Nothing is known under {asked.key!r}.{hint}", {})
 
@@ -312,7 +333,11 @@ class MemoryTools:
             entries = await self._remembering.open(asked.reference.strip())
         except UnknownMemory:
             return await self._open_result(asked)
-        return "\n".join([RECALLED_MARK, *map(_entry_line, entries)])
+        kept = await self._remembering.trusted_ids([one.event_id for one in entries])
+        shown = [one for one in entries if one.event_id in kept]
+        if not shown:
+            raise _Refused(f"{asked.reference!r} is of a lower origin, and is not shown.")
+        return "\n".join([RECALLED_MARK, *map(_entry_line, shown)])
 
     async def _open_result(self, asked: Open) -> str:
         try:

@@ -39,7 +39,11 @@ def _declare_erase(parser: argparse.ArgumentParser) -> None:
     add_said(parser)
     parser.add_argument("--dry-run", action="store_true", help="count what would be destroyed, and write nothing")
     add_yes(parser)
-    parser.add_argument("--prove", action="store_true", help="erase nothing: look for texts in all files of the store")
+    parser.add_argument(
+        "--prove",
+        action="store_true",
+        help="read all of a large database for the proof; with --text: erase nothing, look for texts in all files",
+    )
     parser.add_argument(
         "--text", action="append", metavar="TEXT", default=[], help="a text to look for (repeatable; -: lines of stdin)"
     )
@@ -47,11 +51,11 @@ def _declare_erase(parser: argparse.ArgumentParser) -> None:
 
 async def erase(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Destroy events of a thread, or all of a user or tenant; or look for texts that should be gone."""
-    if asked.prove:
+    by_scope = asked.user is not None or asked.tenant is not None
+    if asked.prove and (asked.text or not (asked.thread or by_scope)):
         return await _prove(asked, terminal)
     if asked.text:
         raise WrongArgument("--text needs --prove: to erase, name the events that contain it (--event, --seq)")
-    by_scope = asked.user is not None or asked.tenant is not None
     if by_scope and (asked.thread or asked.event or asked.seq):
         raise WrongArgument("name a thread and its events, or a user or tenant, not both")
     if not by_scope and not (asked.thread and (asked.event or asked.seq)):
@@ -77,7 +81,9 @@ async def _erase(engine: Engine, asked: argparse.Namespace, *, dry_run: bool) ->
     if asked.tenant is not None:
         return await engine.tenant(asked.tenant).erase_all(by=by, reason=reason, dry_run=dry_run)
     thread = engine.thread(asked.thread)
-    return await thread.admin.erase(asked.event, seqs=asked.seq, by=by, reason=reason, dry_run=dry_run)
+    return await thread.admin.erase(
+        asked.event, seqs=asked.seq, by=by, reason=reason, dry_run=dry_run, prove=asked.prove
+    )
 
 
 def _declare_delete(parser: argparse.ArgumentParser) -> None:
@@ -134,18 +140,26 @@ def _print_erasure(report: ErasureReport, terminal: Terminal) -> int:
 
 
 def _proven(proof: ErasureProof, terminal: Terminal) -> int:
-    """Say what was looked for and where, and what was found."""
+    """Say what was looked for and where, and what was found; also in how much of the files, if not in all."""
     values, read = sum(one.values for one in proof.tables.values()), sum(one.bytes for one in proof.tables.values())
     unpacked = sum(one.unpacked for one in proof.tables.values())
     terminal.say(f"spellings: {'; '.join(proof.spellings)}")
     terminal.say(f"rows: {counted(values, 'value')}, {size(read)}, of {', '.join(proof.tables)}")
     if unpacked:
         terminal.say(f"  and {size(unpacked)} that packed content unpacks to")
-    sought = f"{counted(proof.pieces, 'piece')} looked for in {counted(len(proof.files), 'file')}, {size(proof.bytes)}"
+    files = counted(len(proof.files), "file")
+    where = f"{files}, {size(proof.bytes)}"
+    if proof.scanned is not None:
+        where = f"{size(proof.scanned)} of {where}"
+    sought = f"{counted(proof.pieces, 'piece')} looked for in {where}"
     sought += f" ({proof.how})" if proof.how else ""
-    if proof.ok:
+    if proof.ok is not False:
         said = f"; {number(proof.elsewhere)} are in other events too" if proof.elsewhere else ""
         _listed_places(proof.elsewhere_in, terminal)
+        if proof.ok is None:
+            terminal.say(f"{sought}: nothing is left there{said}")
+            terminal.say("  the rest may hold older copies: --prove reads and zeroes all of it")
+            return 0
         terminal.say(f"{sought}: nothing is left{said}", "green")
         return 0
     if proof.unread:

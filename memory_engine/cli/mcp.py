@@ -8,6 +8,7 @@ from memory_engine.cli.commands import Command, existing, writable
 from memory_engine.cli.schedule import told_to_end
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.aside import modules_spared
+from memory_engine.core.origins import Speaker
 from memory_engine.engine import Engine
 from memory_engine.integrations.mcp import Served, serve_stdio
 
@@ -26,6 +27,12 @@ def _declare_mcp(parser: argparse.ArgumentParser) -> None:
         "--changes-shared",
         action="store_true",
         help="let a user's client clear and compact the layers that the agent's other users share",
+    )
+    parser.add_argument(
+        "--min-trust",
+        metavar="ORIGIN",
+        choices=[one.value for one in Speaker],
+        help="find nothing of a lower origin: operator, person, agent, imported or tool",
     )
     parser.add_argument(
         "--http",
@@ -54,6 +61,7 @@ async def mcp(asked: argparse.Namespace, terminal: Terminal) -> int:
         tenant_id=asked.tenant,
         read_only=asked.read_only,
         changes_shared=asked.changes_shared,
+        min_trust=asked.min_trust,
     )
     # to search is to write an index, at most: with --read-only no file is made, and no event is recorded
     opened = (existing if asked.read_only else writable)(asked.db, plugins=asked.plugins)

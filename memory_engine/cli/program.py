@@ -63,6 +63,8 @@ COMMANDS = {
     "forget": CommandEntry("hide events or chunks from every view; the log keeps them", "life:FORGET"),
     "clear": CommandEntry("start a thread over; the log keeps what was", "life:CLEAR"),
     "rewind": CommandEntry("go back to a moment, with what was learned since, or undo that", "rewind:REWIND"),
+    "quarantine": CommandEntry("hide what rests on a tool, a document or another source", "quarantine:QUARANTINE"),
+    "release": CommandEntry("end a quarantine: what it hid comes back", "quarantine:RELEASE"),
     "pin": CommandEntry("keep a text in the brief of every context", "brief:PIN"),
     "unpin": CommandEntry("take a pin out of the brief", "brief:UNPIN"),
     "update": CommandEntry("change a thread's metadata", "life:UPDATE"),
@@ -97,6 +99,7 @@ COMMANDS = {
     "compare-compactors": CommandEntry(
         "run logs again under several compactors, and compare what they keep", "compare:COMPARE_COMPACTORS"
     ),
+    "lab": CommandEntry("run recorded threads again under a change, and report what got worse", "lab:LAB"),
     "completion": CommandEntry("print a completion script for a shell", "completion:COMPLETION"),
 }
 
@@ -119,10 +122,10 @@ GROUPS = {
     "threads": _command_group(
         "threads, and what is in them",
         "list=threads show context brief search report view memory-files files restore-files fork pin unpin update "
-        "rewind clear forget archive unarchive",
+        "rewind quarantine release clear forget archive unarchive",
     ),
     "logs": _command_group("logs, and whether they verify", "show=log export import verify rebuild rereduce anchors"),
-    "debug": _command_group("find out why", "why diff bisect ledger what-if compare-compactors to-pytest"),
+    "debug": _command_group("find out why", "why diff bisect ledger what-if compare-compactors lab to-pytest"),
     "compaction": _command_group(
         "compact, and undo that", "run=compact list=compactions undo=undo-compaction redo=redo-compaction"
     ),

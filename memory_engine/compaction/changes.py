@@ -38,7 +38,7 @@ def _split(plan: Plan, flow: Sequence[Chunk]) -> str:
         return f"message {again} is being worked on again"
     # Loops are not checked: older rounds of an unfinished loop are independent, and the plan may have taken some of
     # them.
-    bonds = Bonds(others=(Responses(), Questions()))  # pyright: ignore[reportCallIssue]  # attrs drops the underscore
+    bonds = Bonds(_others=(Responses(), Questions()))
     for atom in bonds.read(flow).atoms():
         ids = {chunk.id for chunk in atom.chunks}
         met = ids & taken

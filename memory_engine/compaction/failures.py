@@ -4,7 +4,6 @@ import logging
 from weakref import WeakKeyDictionary
 
 import msgspec
-from attrs import define, field
 
 from memory_engine.core.events.compaction import CompactionUndone
 from memory_engine.core.threads import CompactionPolicy
@@ -84,11 +83,10 @@ def back_off(runtime: ThreadRuntime, policy: CompactionPolicy, error: BaseExcept
         _log.warning("thread %r: not compacted, and not tried before %d more chunks: %s", runtime.id, wait, error)
 
 
-@define
-class RestoredChunks:
+class RestoredChunks(msgspec.Struct):
     """Protects chunks that an undo restored until half a threshold of new chunks exists, whoever undid it and when."""
 
-    _marks: WeakKeyDictionary[ThreadRuntime, int] = field(factory=WeakKeyDictionary)
+    _marks: WeakKeyDictionary[ThreadRuntime, int] = msgspec.field(default_factory=WeakKeyDictionary)
 
     def spare(self, runtime: ThreadRuntime, policy: CompactionPolicy) -> None:
         """Delay the next compaction of a thread if an undo occurred since the last call."""

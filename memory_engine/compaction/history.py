@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Literal
 
 import msgspec
-from attrs import define, field, frozen
 from msgspec.structs import replace
 
 from memory_engine.core.aside import aside
@@ -108,18 +107,17 @@ class Compaction(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
         return tuple(chunk_id for one in self.replaced if not one.summaries for chunk_id in one.covers)
 
 
-@define
-class Steps:
+class Steps(msgspec.Struct):
     """Compactions as far as the events of the protocol describe them, without the fates of their summaries.
 
     `finished` are completed compactions in order; `tries` are the others by id. `undone` maps the seq of a result to
     the seq of the event that undid it, and `restored` maps it to the chunks that this event restored.
     """
 
-    finished: list[Compaction] = field(factory=list)
-    tries: dict[str, Compaction] = field(factory=dict)
-    undone: dict[int, int] = field(factory=dict)
-    restored: dict[int, tuple[str, ...]] = field(factory=dict)
+    finished: list[Compaction] = msgspec.field(default_factory=list)
+    tries: dict[str, Compaction] = msgspec.field(default_factory=dict)
+    undone: dict[int, int] = msgspec.field(default_factory=dict)
+    restored: dict[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
     def copied(self) -> "Steps":
         """Return a copy that can be extended."""
@@ -177,14 +175,13 @@ class Steps:
         return sorted((*finished, *tries), key=lambda one: one.started or one.seq)
 
 
-@frozen
-class Aftermath:
+class Aftermath(msgspec.Struct, frozen=True):
     """Fates of chunks after an event, up to the state at the head."""
 
     state: State
     forgettings: Forgettings
     sessions_ended: bool
-    _successors: Successors = field(repr=False)
+    _successors: Successors
 
     def fate(self, chunk_id: str) -> Fate:
         """Return the fate of a chunk: live as itself, as a later version or restored; else the event that took it."""

@@ -8,7 +8,6 @@ from functools import wraps
 from typing import Literal, TypeVar
 
 import msgspec
-from attrs import define, field
 
 from memory_engine.core.cancellation import in_time
 from memory_engine.core.chunks import Chunk
@@ -69,13 +68,12 @@ Hook = Callable[[UpcomingCompaction], Awaitable[str | None] | str | None]
 """Callable that runs before a compaction. The text that it returns is added to the compaction's instructions."""
 
 
-@define
-class CompactionHooks:
+class CompactionHooks(msgspec.Struct):
     """Hooks of an engine, which share a time limit of `timeout_s` seconds."""
 
     timeout_s: float
-    _hooks: list[Hook] = field(factory=list)
-    _running: set[str] = field(factory=set)
+    _hooks: list[Hook] = msgspec.field(default_factory=list)
+    _running: set[str] = msgspec.field(default_factory=set)
 
     def __bool__(self) -> bool:
         return bool(self._hooks)

@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
-from attrs import define, field
+import msgspec
 
 from memory_engine.compaction.protocol import CompactionRun, owner_is_gone
 from memory_engine.core.events.base import Event
@@ -72,11 +72,10 @@ async def close(kernel: Kernel, runtime: ThreadRuntime, is_ours: bool | None, ap
             _log.warning("thread %r: an unfinished compaction cannot be recorded: %s", runtime.id, error)
 
 
-@define
-class ModelsAtWork:
+class ModelsAtWork(msgspec.Struct):
     """Models that are summarizing threads now, whose results no call has to wait for."""
 
-    _hurries: dict[str, asyncio.Event] = field(factory=dict)
+    _hurries: dict[str, asyncio.Event] = msgspec.field(default_factory=dict)
 
     def __contains__(self, thread_id: str) -> bool:
         return thread_id in self._hurries

@@ -36,6 +36,7 @@ from memory_engine.context.shortening import fair_shares, keep_last_lines
 from memory_engine.context.sources import ChunkSource, Indexed
 from memory_engine.context.standing import OfferedBlock, Place, StandingBlock
 from memory_engine.context.thinking import carried_thinking, thinking_tokens
+from memory_engine.context.window import Carried
 from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention
 from memory_engine.core.state import StateView
 from memory_engine.core.tokens import TokenCounter
@@ -93,7 +94,8 @@ class Layout(msgspec.Struct, frozen=True):
     """The rendered chunks of a state: its atoms, and the pieces placed around them.
 
     `first` come after the instructions, `turn` before the newest turn, `trailing` after all atoms. `fixed` counts the
-    tokens of these pieces and of the `thinking` that is sent back to a provider (`carried`).
+    tokens of these pieces. `thinking` is sent back to a provider with the turns that contain it; it takes the room
+    `carried`.
     """
 
     flow: Flow
@@ -103,7 +105,7 @@ class Layout(msgspec.Struct, frozen=True):
     fixed: int
     standing: int
     thinking: tuple[Chunk, ...] = ()
-    carried: int = 0
+    carried: Carried = Carried()
 
     @classmethod
     def of(
@@ -125,15 +127,15 @@ class Layout(msgspec.Struct, frozen=True):
         return Layout.of(self.flow, self.trailing, counter, blocks).carrying(self.thinking, counter)
 
     def carrying(self, thinking: tuple[Chunk, ...], counter: TokenCounter) -> "Layout":
-        """Return a copy with room for this thinking."""
-        carried = thinking_tokens(thinking, counter)
-        return replace(self, fixed=self.fixed - self.carried + carried, thinking=thinking, carried=carried)
+        """Return a copy with this thinking."""
+        carried = Carried.by((chunk.said_at, thinking_tokens([chunk], counter)) for chunk in thinking)
+        return replace(self, thinking=thinking, carried=carried)
 
     def within(self, max_tokens: int | None, choice: WindowChoice) -> Chosen | None:
         """Return the atoms that fit into a budget, in order, or `None` if it is too small for the required ones."""
         if max_tokens is None:
             return choice.unbounded(self.flow)
-        return choice.of(self.flow, max_tokens - self.fixed)
+        return replace(choice, thinking=self.carried).of(self.flow, max_tokens - self.fixed)
 
     def pieces(self, chosen: Chosen) -> tuple[RenderedChunk, ...]:
         """Return the pieces of the chosen atoms in the order of the state, with the pieces placed around them."""
@@ -155,7 +157,7 @@ class Layout(msgspec.Struct, frozen=True):
         """Return the tokens of each part, for the chosen atoms and the pieces around them."""
         flow = Flow.of(chosen.atoms)
         return Spent(
-            pinned=self.fixed - self.standing - self.carried + flow.fixed_tokens,
+            pinned=self.fixed - self.standing + flow.fixed_tokens,
             standing=self.standing + chosen.kept.standing_tokens,
             summary=tokens_of(flow.summaries) + chosen.kept.summary_tokens,
             recent=flow.turns.tokens,
@@ -294,7 +296,8 @@ class ContextBuilder:
         if max_tokens is None:
             divided = whole(layout.flow, policy, choice)
         else:
-            fitting = divide_by_policy(layout.flow, max_tokens - layout.fixed, policy, choice)
+            room = max_tokens - layout.fixed - layout.carried.cap
+            fitting = divide_by_policy(layout.flow, room, policy, choice)
             if fitting is None:
                 raise self.overrun(state, thread_id, max_tokens, policy, standing)
             divided = fitting
@@ -359,7 +362,7 @@ class ContextBuilder:
         if covered is None or shows_all or not parts.flow.summaries:
             return parts
         atoms = covered.atoms(parts.chunks, render, size)
-        return evolve(parts, flow=parts.flow.behind(atoms))
+        return replace(parts, flow=parts.flow.behind(atoms))
 
     def summaries(self, state: ChunkSource) -> tuple[list[Chunk], int]:
         """Return the summaries of a state, in order, and the tokens of its turns."""

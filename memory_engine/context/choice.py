@@ -24,7 +24,7 @@ from memory_engine.context.flow import (
 from memory_engine.context.rendering import IN_NO_STATE, MESSAGE_FRAME, Message, RenderedChunk, message_tokens
 from memory_engine.context.shortening import referenced, shorten
 from memory_engine.context.summary_lines import SummaryLines
-from memory_engine.context.window import NEVER, Front, first_turn, first_whole, turn_at
+from memory_engine.context.window import NEVER, Carried, Front, first_turn, first_whole, turn_at
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.origins import HEARD
 from memory_engine.core.tokens import TokenCounter
@@ -129,6 +129,7 @@ class WindowChoice(msgspec.Struct, frozen=True):
     summary: int | None = None
     """Maximum tokens of the lines of summaries; `None`: `SUMMARY_SHARE` of the room."""
     brief: OfferedBrief | None = None
+    thinking: Carried = Carried()
     fills: bool = True
     """Whether a part of the turn before the window fills the rest of the room; otherwise the rest is left to recall."""
 
@@ -166,11 +167,12 @@ class WindowChoice(msgspec.Struct, frozen=True):
         if kept is None or kept.begins == NEVER:
             return None
         kept = self._with_new_pins(kept, front)
-        left = room - kept.front_tokens
+        left = room - kept.front_tokens - self.thinking.tokens(kept.begins)
         if front.lines.needs_others(kept.begins, kept.known):
             return self._fitting(flow, room, self._goal(flow, room, kept), front)
         place = turn_at(flow.turns, kept.begins, left)
         if place is not None and place < len(flow.turns):
+            left -= self._thinking_at(flow, place - 1, kept.begins) if kept.border and place else 0
             shown = [*self._before(flow, place, kept), *self._window(flow, place, kept.whole, kept.grown)]
             if tokens_of(shown) <= left:
                 tokens = tokens_of(shown) + kept.front_tokens
@@ -237,7 +239,8 @@ class WindowChoice(msgspec.Struct, frozen=True):
         """Return the newest turns that fit whole into `goal` tokens, or `None` if not even one fits."""
         turns, asked, noticed = flow.turns, flow.asked, flow.noticed
         question_cap, notice_cap = int(room * QUESTION_SHARE), int(room * NOTICE_SHARE)
-        fronts = [*front.fronts, _heard(flow, asked, question_cap), _heard(flow, noticed, notice_cap)]
+        heard = (_heard(flow, asked, question_cap), _heard(flow, noticed, notice_cap))
+        fronts = [*front.fronts, *heard, self.thinking]
         is_all = turns.tokens <= goal and first_turn(turns, goal, fronts, goal) == 0
         saving = goal if is_all else int(goal * self.whole)
         place = first_turn(turns, goal, fronts, saving)
@@ -248,7 +251,7 @@ class WindowChoice(msgspec.Struct, frozen=True):
         whole = turns.began(first) if place < first < len(turns) else NEVER if first == len(turns) else 0
         window = self._window(flow, place, whole)
         made = self._in_front(front, begins, [*flow.fixed, *window])
-        left = goal - tokens_of(window) - made.front_tokens
+        left = goal - tokens_of(window) - made.front_tokens - self.thinking.tokens(begins)
         has_asked = 0 <= asked < place
         asked_room = max(question_cap, left) if asked == place - 1 else question_cap
         question = self._cut(flow, asked, asked_room) if has_asked else []
@@ -262,6 +265,7 @@ class WindowChoice(msgspec.Struct, frozen=True):
             window = self._window(flow, place, whole, grown)
             left = 0
         is_free = self.fills and place > 0 and place - 1 not in (asked, noticed) and left >= BORDER_MIN
+        left -= self._thinking_at(flow, place - 1, begins) if is_free else 0
         cut = self._cut(flow, place - 1, left) if is_free else []
         shown = [*question, *notice, *cut, *window]
         kept = replace(
@@ -277,6 +281,10 @@ class WindowChoice(msgspec.Struct, frozen=True):
             grown=grown,
         )
         return Chosen(in_order_of_atoms([*flow.fixed, *shown]), tokens_of(shown) + made.front_tokens, kept)
+
+    def _thinking_at(self, flow: Flow, place: int, begins: int) -> int:
+        """Return the tokens of the thinking in the turn at a place, before a window that begins at a seq."""
+        return self.thinking.tokens(flow.turns.began(place)) - self.thinking.tokens(begins)
 
     def _in_front(self, front: "InFront", begins: int, shown: Sequence[Costed]) -> HeldWindow:
         """Return the parts in front of a window that begins at a seq and shows these atoms."""
@@ -312,6 +320,7 @@ class WindowChoice(msgspec.Struct, frozen=True):
     def _part(self, flow: Flow, room: int, front: InFront, *, with_question: bool) -> Chosen | None:
         """Return a part of the newest turn with the front parts that fit, or `None` if it cannot be cut that short."""
         newest, asked = len(flow.turns) - 1, flow.asked
+        room -= self.thinking.tokens(flow.turns.began(newest))
         made = self._in_front(front, NEVER, flow.fixed)
         has_asked = with_question and 0 <= asked < newest
         first = self._cut(flow, asked, int(room * QUESTION_SHARE)) if has_asked else []

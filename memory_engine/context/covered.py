@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import cast
 
-from attrs import define, field
+import msgspec
 from msgspec.structs import replace
 
 from memory_engine.context.flow import TRAILING, Costed, cost
@@ -24,17 +24,16 @@ SPARE = 1.25
 """Factor of the room's tokens to read: chunks carry estimates, which may be higher than the counter's result."""
 
 
-@define
-class Covered:
+class Covered(msgspec.Struct):
     """The newest originals behind some summaries, in order, as far as they have been read."""
 
     summaries: tuple[str, ...]
-    _waiting: list[tuple[int, int, str]] = field(factory=list)
+    _waiting: list[tuple[int, int, str]] = msgspec.field(default_factory=list)
     """Heap of the ids still to read, newest first."""
-    _chunks: dict[tuple[int, int], Chunk] = field(factory=dict)
+    _chunks: dict[tuple[int, int], Chunk] = msgspec.field(default_factory=dict)
     tokens: int = 0
     """Recorded tokens of the chunks that have been read."""
-    _atoms: list[Costed] = field(factory=list)
+    _atoms: list[Costed] = msgspec.field(default_factory=list)
     _made_of: tuple[int, tuple[tuple[int, int], ...]] | None = None
 
     @classmethod

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from threading import Lock
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.context.flow import TRAILING, Costed, Cuts, Flow, FlowTurns, cost, in_order_of_atoms
 from memory_engine.context.invariants import Bonds
@@ -25,8 +25,7 @@ BEGINNINGS_MAX = 4
 """Number of beginnings whose bonds are kept, so that a change behind one does not read the whole flow again."""
 
 
-@frozen
-class StateParts:
+class StateParts(msgspec.Struct, frozen=True):
     """The parts of a state that contexts read: its flow, the flow's chunks, and the trailing chunks, each in order.
 
     `responded` is the position of the last response in the flow, -1 without one. `changed` is the smallest

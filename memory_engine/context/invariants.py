@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, Self
 
 import msgspec
-from attrs import define, field
 
 from memory_engine.core.chunks import Chunk, ChunkType, is_of_request
 from memory_engine.core.origins import RESULTS, SPOKEN
@@ -65,8 +64,7 @@ class Invariant(Protocol):
         ...
 
 
-@define
-class Calls:
+class Calls(msgspec.Struct):
     """A call stays with its results, and the N parallel calls of one response with the results of all N.
 
     A result belongs to the latest preceding call with its id, because some models restart the numbering of calls in
@@ -75,10 +73,10 @@ class Calls:
     long-running call, or one that has reported something, stays open.
     """
 
-    _asked: dict[str, int] = field(factory=dict)
-    _first: dict[tuple[int, str], int] = field(factory=dict)
+    _asked: dict[str, int] = msgspec.field(default_factory=dict)
+    _first: dict[tuple[int, str], int] = msgspec.field(default_factory=dict)
     """First chunk of each call's group, keyed by the call's position (or `NOBODY`) and its id."""
-    _open: dict[tuple[int, str], bool] = field(factory=dict)
+    _open: dict[tuple[int, str], bool] = msgspec.field(default_factory=dict)
     """Calls without their last result, and whether they stay open after an exchange."""
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
@@ -119,11 +117,10 @@ class Calls:
                 yield self._first[NOBODY, call.id]
 
 
-@define
-class Responses:
+class Responses(msgspec.Struct):
     """The parts of one model response stay together: its thinking, its text, its parallel calls."""
 
-    _first: dict[str, int] = field(factory=dict)
+    _first: dict[str, int] = msgspec.field(default_factory=dict)
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
         """Read the next chunk: chunks with the same response id belong together."""
@@ -140,11 +137,10 @@ class Responses:
         return Responses(self._first.copy())
 
 
-@define
-class Questions:
+class Questions(msgspec.Struct):
     """A question to a person, or a request for approval, stays with its answer; an unanswered one is open."""
 
-    _waiting: list[int] = field(factory=list)
+    _waiting: list[int] = msgspec.field(default_factory=list)
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
         """Read the next chunk: the next message of a person answers all open questions."""
@@ -165,11 +161,10 @@ class Questions:
         return Questions(self._waiting.copy())
 
 
-@define
-class Requests:
+class Requests(msgspec.Struct):
     """Chunks recalled for a request stay with the message that follows them."""
 
-    _recalled: list[int] = field(factory=list)
+    _recalled: list[int] = msgspec.field(default_factory=list)
     """Positions of the recalled chunks at the end of what has been read."""
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
@@ -189,8 +184,7 @@ class Requests:
         return Requests(self._recalled.copy())
 
 
-@define
-class Loops:
+class Loops(msgspec.Struct):
     """The thinking of a response stays with the text and calls that it led to; the end of a running loop is open.
 
     A round of a loop begins with each response, with or without thinking, and includes what answers it. Providers
@@ -200,7 +194,7 @@ class Loops:
     contains thinking, however old.
     """
 
-    _rounds: list[list[int]] = field(factory=list)
+    _rounds: list[list[int]] = msgspec.field(default_factory=list)
     """Positions of the model's chunks in each of the newest rounds of the loop."""
     _thought: Sequence[int] = ()
     """Positions of the model's chunks in the newest round that contains thinking."""
@@ -261,18 +255,19 @@ class Loops:
         return Loops(rounds, kept, self._response, self._speaks, self._thinks, self._calls)
 
 
-@define
-class Bonds:
+class Bonds(msgspec.Struct):
     """The atoms of chunks, maintained as chunks are added (union-find over their positions)."""
 
-    chunks: list[Chunk] = field(factory=list)
+    chunks: list[Chunk] = msgspec.field(default_factory=list)
     reach: int = 0
     """Smallest position of a chunk that newly read chunks join, or are shown before, since this field was last set."""
     joined: int = 0
     """Smallest position of the atoms that newly read chunks have changed, since this field was last set."""
-    _leader: list[int] = field(factory=list)
-    _calls: Calls = field(factory=Calls)
-    _others: tuple[Invariant, ...] = field(factory=lambda: (Responses(), Questions(), Requests(), Loops()))
+    _leader: list[int] = msgspec.field(default_factory=list)
+    _calls: Calls = msgspec.field(default_factory=Calls)
+    _others: tuple[Invariant, ...] = msgspec.field(
+        default_factory=lambda: (Responses(), Questions(), Requests(), Loops())
+    )
     _spoken: int = NOBODY
     _passed: int = NOBODY
     responded: int = NOBODY

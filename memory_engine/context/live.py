@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from attrs import define
+import msgspec
 
 from memory_engine.context.builder import ContextBuilder, summaries_of
 from memory_engine.context.choice import HeldWindow
@@ -41,8 +41,7 @@ def _with_index(index: FlowIndex, state: State, work: Callable[[ChunkSource], T]
         return work(Indexed(state, index))
 
 
-@define
-class LoopWindow:
+class LoopWindow(msgspec.Struct):
     """State that the contexts of a loop pass from one to the next, while the loop asks for the same budget."""
 
     asked: object

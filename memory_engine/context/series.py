@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from attrs import define, field
 
+from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy
 from memory_engine.context.builder import FRAME, ContextBuilder
 from memory_engine.context.choice import HeldWindow
 from memory_engine.context.covered import Covered
@@ -191,17 +192,20 @@ class SeriesMark(msgspec.Struct, frozen=True):
 class ContextSeries:
     """A state that grows event by event, and its contexts within `max_tokens` (`None`: without a limit)."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what contexts are made of
         self,
         state: State,
         thread_id: str,
         max_tokens: int | None,
         messages: MeasuredMessages,
         originals: SeriesOriginals = SeriesOriginals(),  # noqa: B008 - frozen
+        *,
+        policy: ContextPolicy = DEFAULT_POLICY,
     ) -> None:
         self._thread_id = thread_id
         self.max_tokens = max_tokens
         self.messages = messages
+        self._policy = policy
         self._draft: StateDraft = state.draft()
         self._originals = originals
         self._index = FlowIndex(messages.of, messages.tokens)
@@ -233,7 +237,9 @@ class ContextSeries:
 
     def since(self, mark: SeriesMark) -> "ContextSeries":
         """Return a series that continues from the mark. This invalidates the series that the last call returned."""
-        series = ContextSeries(mark.state, self._thread_id, self.max_tokens, self.messages, mark.originals)
+        series = ContextSeries(
+            mark.state, self._thread_id, self.max_tokens, self.messages, mark.originals, policy=self._policy
+        )
         self._behind = series._index = self._behind or series._index
         series._index.parts(mark.state)
         series._prefix, series._kept = mark.prefix, mark.kept
@@ -265,7 +271,12 @@ class ContextSeries:
         """Return the context that fits into a budget, continuing from the last one."""
         source = Indexed(state, self._index)
         made = self.messages.builder.build(
-            source, self._thread_id, max_tokens, covered=self._originals.covered, kept=self._kept
+            source,
+            self._thread_id,
+            max_tokens,
+            policy=self._policy,
+            covered=self._originals.covered,
+            kept=self._kept,
         )
         self._kept = made.kept
         last = made.pieces[len(made.pieces) - made.trailing :]

@@ -1,7 +1,7 @@
 """Shortening of texts that are too long for a budget, keeping what matters in them and marking what is left out."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,10 @@ from memory_engine.language.text import has_any
 
 if TYPE_CHECKING:
     from memory_engine.context import excerpt as excerpts
+    from memory_engine.context import long_arguments
 else:
     excerpts = lazy_module("memory_engine.context.excerpt")
+    long_arguments = lazy_module("memory_engine.context.long_arguments")
 
 LINES_LEFT_OUT = "[… {} earlier line(s) left out …]"
 """Mark before lines whose predecessors did not fit."""
@@ -35,9 +37,24 @@ def shorten(
 ) -> tuple[RenderedChunk, ...] | None:
     """Return the pieces with their longest texts cut to fit into `room` tokens, or `None` if they cannot fit.
 
-    A cut text keeps its beginning, its end, and between them what it says about the terms of `asked`.
+    A cut text keeps its beginning, its end, and between them what it says about the terms of `asked`. Long texts in
+    the arguments of calls are cut only if cutting all else does not suffice: a model repeats the form of its own calls.
     """
-    sizes = [_text_tokens(piece, counter) for piece in pieces]
+    found = _within(pieces, room, counter, asked)
+    if found is None and (cuttable := [piece for piece in pieces if long_arguments.may_be_cut(piece)]):
+        found = _within(pieces, room, counter, asked, frozenset(piece.chunk.id for piece in cuttable))
+    return found
+
+
+def _within(
+    pieces: Sequence[RenderedChunk],
+    room: int,
+    counter: TokenCounter,
+    asked: frozenset[str],
+    calls: Collection[str] = (),
+) -> tuple[RenderedChunk, ...] | None:
+    """Return the pieces with their longest texts cut, also in the arguments of the chunks whose ids are `calls`."""
+    sizes = [_text_tokens(piece, counter, in_calls=piece.chunk.id in calls) for piece in pieces]
     texts = room - _assembled_tokens(pieces, counter) + sum(sizes)
     found: tuple[RenderedChunk, ...] | None = None
     for _ in range(_TRIES_MAX):
@@ -45,7 +62,7 @@ def shorten(
         if any(target < min(TEXT_TOKENS_MIN, size) for size, target in zip(sizes, targets, strict=True)):
             return found
         cut = tuple(
-            piece if target >= size else _cut_piece(piece, target, _Cut(size, asked, counter))
+            piece if target >= size else _cut_piece(piece, target, _Cut(size, asked, counter, piece.chunk.id in calls))
             for piece, size, target in zip(pieces, sizes, targets, strict=True)
         )
         over = _assembled_tokens(cut, counter) - room
@@ -170,12 +187,14 @@ def last_lines(lines: Sequence[str], room: int, counter: TokenCounter, chunk_id:
     return kept[::-1]
 
 
-def _text_tokens(piece: RenderedChunk, counter: TokenCounter) -> int:
-    return sum(counter.count(text) for message in piece.messages for text in _message_texts(message))
+def _text_tokens(piece: RenderedChunk, counter: TokenCounter, *, in_calls: bool) -> int:
+    return sum(counter.count(text) for message in piece.messages for text in _message_texts(message, in_calls=in_calls))
 
 
-def _message_texts(message: Message) -> list[str]:
+def _message_texts(message: Message, *, in_calls: bool = False) -> list[str]:
     """Return the texts of a message. Adjacent texts are joined into one, since each gets its own marks when cut."""
+    if in_calls:
+        return [*_message_texts(message), *long_arguments.long_texts(message)]
     content = message.get("content")
     if isinstance(content, str):
         return [content]
@@ -184,8 +203,10 @@ def _message_texts(message: Message) -> list[str]:
     return ["\n".join(str(part["text"]) for part in run) for is_text, run in runs if is_text]
 
 
-def _with_texts(message: Message, texts: Iterator[str]) -> Message:
+def _with_texts(message: Message, texts: Iterator[str], *, in_calls: bool = False) -> Message:
     """Return the message with its texts replaced by others; images and files stay where they are."""
+    if in_calls:
+        return long_arguments.with_long_texts(_with_texts(message, texts), lambda _text: next(texts))
     content = message.get("content")
     if isinstance(content, str):
         return {**message, "content": next(texts)}
@@ -202,23 +223,26 @@ def _is_text(part: Mapping[str, object]) -> bool:
 
 
 class _Cut(msgspec.Struct, frozen=True):
-    """Parameters for cutting a text of `size` tokens: the terms that matter in it, and the counter."""
+    """Parameters for cutting a text of `size` tokens: the terms that matter in it, the counter, and what is cut."""
 
     size: int
     asked: frozenset[str]
     counter: TokenCounter
+    in_calls: bool = False
+    """Whether long texts in the arguments of calls are cut, too."""
 
 
 def _cut_piece(piece: RenderedChunk, tokens: int, how: _Cut) -> RenderedChunk:
     """Return the piece with its longest texts cut, so that all together take about `tokens`."""
-    texts = [text for message in piece.messages for text in _message_texts(message)]
+    texts = [text for message in piece.messages for text in _message_texts(message, in_calls=how.in_calls)]
     sizes = [how.counter.count(text) for text in texts]
     shares = fair_shares(sizes, tokens)
     cut = iter(
         text if share >= size else _cut_text(text, share, piece.chunk.id, replace(how, size=size))
         for text, size, share in zip(texts, sizes, shares, strict=True)
     )
-    return replace(piece, messages=tuple(_with_texts(message, cut) for message in piece.messages), shortened=True)
+    messages = tuple(_with_texts(message, cut, in_calls=how.in_calls) for message in piece.messages)
+    return replace(piece, messages=messages, shortened=True)
 
 
 def _cut_text(text: str, tokens: int, chunk_id: str, how: _Cut) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.context.flow import TRAILING
 from memory_engine.context.flow_index import FlowIndex
@@ -32,8 +32,7 @@ class ChunkSource(Protocol):
         ...
 
 
-@frozen
-class Arranged:
+class Arranged(msgspec.Struct, frozen=True):
     """Chunks that replace the flow of a state; the trailing chunks are the state's own."""
 
     state: State
@@ -59,8 +58,7 @@ class Arranged:
         return [chunk.id for chunk in self.chunks() if chunk.id in wanted]
 
 
-@frozen
-class Indexed:
+class Indexed(msgspec.Struct, frozen=True):
     """A state with the index of its thread: only new and shown chunks of the state are read."""
 
     state: State

@@ -1,6 +1,5 @@
 """The context of a thread, now or at a past moment, with or without a question."""
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -100,7 +99,7 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
     else:
         state = await thread.state(at=seq)
     builder = kernel[ContextBuilder]
-    tools_tokens = sum(TOOL_FRAME + builder.counter.count(json.dumps(tool)) for tool in _as_json(tools))
+    tools_tokens = sum(TOOL_FRAME + builder.counter.count(tool) for tool in _as_json(tools))
     correction = await _correction(thread, runtime, seq)
     room = None if max_tokens is None else correction.counted(max_tokens - reserve) - tools_tokens
     standing, untrusted = await _trusted_blocks(thread, state, policy, query, seq)
@@ -177,11 +176,16 @@ async def _with_recall(
     return await service.context(request_recall.Wanted(thread, loop, state, wanted, standing, build))
 
 
-def _as_json(tools: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
-    """Return the tools as a provider receives them, also from an SDK's objects. Raises `InvalidTool`."""
+def _as_json(tools: Sequence[Mapping[str, object]]) -> list[str]:
+    """Return the JSON of tools as a provider receives them, also from an SDK's objects. Raises `InvalidTool`."""
     if isinstance(tools, Mapping | str) or not isinstance(tools, Iterable):
         raise InvalidTool("tools", "", "`tools` is a list of tools; () is none")
-    return [_tool(tool, f"tools[{n}]") for n, tool in enumerate(tools)]
+    found = [_tool(tool, f"tools[{n}]") for n, tool in enumerate(tools)]
+    if not found:
+        return []
+    from json import dumps  # a first context without tools needs no other JSON than msgspec's
+
+    return list(map(dumps, found))
 
 
 def _tool(tool: object, where: str) -> dict[str, object]:

@@ -39,6 +39,21 @@ class Front(msgspec.Struct, frozen=True):
         return min(self.cap, self.sums[count - 1]) if count else 0
 
 
+class Carried(Front, frozen=True):
+    """The thinking that is sent back with a window's turns: only what the window shows takes room."""
+
+    @classmethod
+    def by(cls, sized: Iterable[tuple[int, int]]) -> "Carried":
+        """Create an instance from pairs of seq and tokens, in any order."""
+        pairs = list(sized)
+        front = Front.of(pairs, sum(tokens for _, tokens in pairs))
+        return cls(front.seqs, front.sums, front.cap)
+
+    def tokens(self, begins: int) -> int:
+        """Return the tokens of the thinking in a window that begins at this seq."""
+        return self.cap - super().tokens(begins)
+
+
 def tokens_in_front(fronts: Iterable[Front], begins: int) -> int:
     """Return the tokens of all parts in front of a window that begins at this seq."""
     return sum(front.tokens(begins) for front in fronts)

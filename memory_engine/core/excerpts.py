@@ -10,7 +10,6 @@ from functools import lru_cache
 from itertools import islice
 
 import msgspec
-from attrs import frozen
 
 from memory_engine.core.chunks import Chunk, content_text
 from memory_engine.core.events.base import Event, ToolCall, UnknownEvent
@@ -206,8 +205,7 @@ def one_line_of(pieces: Line) -> str:
     return (indent + one_line(said, max(1, WIDTH - len(indent)))).rstrip() if columns(text) > WIDTH else text.rstrip()
 
 
-@frozen
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A column of a table. With a `least` width it may shrink to that where there is little room."""
 
     title: str

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Literal, TypeAlias
 
 import msgspec
-from attrs import define, field
 
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.base import Event
@@ -191,18 +190,17 @@ class Carriers:
         return found
 
 
-@define
-class Descent:
+class Descent(msgspec.Struct):
     """Events, chunks, and what is made of them while the events of a log go by in order.
 
     `seqs` and `events` (their ids) are of events, `chunks` the chunks, `calls` the ids of calls. Ids of events hold in
     any thread, so a descent that has only these tells what another thread took over.
     """
 
-    seqs: set[int] = field(factory=set)
-    events: set[str] = field(factory=set)
-    chunks: set[str] = field(factory=set)
-    calls: set[str] = field(factory=set)
+    seqs: set[int] = msgspec.field(default_factory=set)
+    events: set[str] = msgspec.field(default_factory=set)
+    chunks: set[str] = msgspec.field(default_factory=set)
+    calls: set[str] = msgspec.field(default_factory=set)
 
     def has(self, chunk_id: str) -> bool:
         """Return whether a chunk is one of them, or was made by one of these events."""

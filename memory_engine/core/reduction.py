@@ -3,13 +3,11 @@
 Unlike in Redux, a reducer returns operations, not a state, so that the log can hold each event's changes.
 """
 
-import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
-from attrs import field, frozen
 
 from memory_engine.core.arguments import with_tuples
 from memory_engine.core.chunks import Chunk
@@ -19,6 +17,9 @@ from memory_engine.core.operations import Add, Operation
 from memory_engine.core.state import Placed, State, StateDraft, StateView
 from memory_engine.core.tokens import estimate_chunk, recorded_tokens
 from memory_engine.errors import DuplicateRegistration, EventRefused, InvalidOperation, ReducerError, UnknownReducer
+
+if TYPE_CHECKING:
+    from random import Random
 
 _replaced = msgspec.structs.replace
 
@@ -51,9 +52,11 @@ class ReduceContext(msgspec.Struct, eq=False):
         return f"{self.seq}.{made}"
 
     @property
-    def random(self) -> random.Random:
+    def random(self) -> "Random":
         """A generator seeded by the event's id and the reducer's name; each access returns a new one."""
-        return random.Random(f"{self.event_id}/{self.reducer}")
+        from random import Random  # no reducer of this package needs one
+
+        return Random(f"{self.event_id}/{self.reducer}")
 
 
 E_contra = TypeVar("E_contra", bound=Event, contravariant=True)
@@ -70,13 +73,12 @@ class Reducer(Protocol[E_contra]):
         ...
 
 
-@frozen
-class RegisteredReducer:
+class RegisteredReducer(msgspec.Struct, frozen=True):
     """A reducer with its name and position."""
 
     name: str
     event_type: str
-    reduce: Callable[[StateView, Event, ReduceContext], Reduction] = field(repr=False)
+    reduce: Callable[[StateView, Event, ReduceContext], Reduction]
     order: int = 0
 
 

@@ -2,7 +2,8 @@
 
 A rewind to a moment shows what was shown at that moment, and nothing else of what came before it. The moment may be
 one that an earlier rewind has taken back: that undoes it. So no event says which others it hides; all of it follows
-from the moments that rewinds name. The events of facts that came from other threads are hidden and shown one by one.
+from the moments that rewinds name. The events of facts that came from other threads, and of
+sources in quarantine, are hidden and shown one by one.
 
 Some events hold whatever is taken back around them: see `STICKY`.
 """
@@ -13,12 +14,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from memory_engine.core.events.compaction import ThreadRewound
+from memory_engine.core.events.compaction import SourceQuarantined, ThreadRewound
 from memory_engine.core.events.delivery import FactsDelivered, FactsRewound
 from memory_engine.core.events.memory import EventsErased, MemoryForget
 from memory_engine.core.records import RecordedEvent, StoredEvent
 
-REWINDING = frozenset({ThreadRewound.event_type, FactsRewound.event_type})
+REWINDING = frozenset({ThreadRewound.event_type, FactsRewound.event_type, SourceQuarantined.event_type})
 """The types of events that change which others are shown."""
 STICKY = REWINDING | {MemoryForget.event_type, EventsErased.event_type, FactsDelivered.event_type}
 """Types of events that no rewind takes back: what was forgotten stays forgotten, what was delivered is delivered."""
@@ -59,7 +60,7 @@ ALL_SHOWN = ShownEvents()
 
 
 class Rewind(msgspec.Struct, frozen=True):
-    """A rewinding event: of this thread `to` a moment, or (-1) of facts of others, by their seqs here."""
+    """A rewinding event: of this thread `to` a moment, or (-1) of single events, by their seqs here."""
 
     seq: int
     to: int = -1
@@ -77,7 +78,7 @@ class Rewinds:
         self.own: list[Rewind] = []
         """Those of the thread itself."""
         self.of_facts: list[int] = []
-        """The seqs of those that hid facts of other threads."""
+        """The seqs of those that hid single events."""
         for one in each:
             own, facts = self._at(one.seq)
             if one.to >= 0:
@@ -97,6 +98,14 @@ class Rewinds:
         """The gaps of the moment that it goes to, and all that came after that moment."""
         then = ShownEvents(self._at(rewind.to)[0]).upto(rewind.to)
         return merged([*then, (rewind.to + 1, rewind.seq - 1)])
+
+    def one_by_one(self, seq: int) -> frozenset[int]:
+        """The seqs of the single events that were hidden after the event at a seq."""
+        return self._at(seq)[1]
+
+    def of_own(self, seq: int) -> ShownEvents:
+        """What the rewinds of this thread alone showed after the event at a seq."""
+        return ShownEvents(self._at(seq)[0])
 
     def at(self, seq: int) -> ShownEvents:
         """What was shown after the event at a seq."""

@@ -8,9 +8,11 @@ MemoryEngineError
 │   ├── SeqNotInLog              a moment that a thread's history does not have
 │   ├── NothingToBisect, InvalidExpression   a predicate that never turns, one that cannot be read
 │   ├── CannotRereduce           events that cannot, or need not, be reduced anew
+│   ├── CannotQuarantine         a quarantine or a release that would change nothing
 │   ├── CannotRewind             a rewind that would change nothing
 │   ├── InvalidChange, ModelNotAllowed   an impossible change of a what-if, a model it may not call
 │   ├── InvalidRedaction, UnreadableAnchors   a rule that cannot be followed, a file that is not a list of anchors
+│   ├── InvalidLabChange         a change file of the regression lab that cannot be used
 │   ├── InvalidRetention         a rule that cannot be followed
 │   ├── UnknownView, UnknownRow  a view or a row that does not exist
 │   ├── UnknownReducer          a reducer to replace that does not exist
@@ -207,6 +209,7 @@ from memory_engine.errors.operations import UnknownChunk as UnknownChunk
 from memory_engine.errors.operations import UnknownItem as UnknownItem
 from memory_engine.errors.operations import UnknownTask as UnknownTask
 from memory_engine.errors.operations import UnplacedChunk as UnplacedChunk
+from memory_engine.errors.replay import CannotQuarantine as CannotQuarantine
 from memory_engine.errors.replay import CannotRereduce as CannotRereduce
 from memory_engine.errors.replay import CannotRewind as CannotRewind
 from memory_engine.errors.replay import CodeNotLoaded as CodeNotLoaded
@@ -215,6 +218,7 @@ from memory_engine.errors.replay import CopyRefused as CopyRefused
 from memory_engine.errors.replay import ImportRefused as ImportRefused
 from memory_engine.errors.replay import InvalidChange as InvalidChange
 from memory_engine.errors.replay import InvalidExpression as InvalidExpression
+from memory_engine.errors.replay import InvalidLabChange as InvalidLabChange
 from memory_engine.errors.replay import InvalidRedaction as InvalidRedaction
 from memory_engine.errors.replay import InvalidRetention as InvalidRetention
 from memory_engine.errors.replay import MissingTimeZones as MissingTimeZones

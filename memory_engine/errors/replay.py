@@ -121,6 +121,18 @@ class InvalidRetention(InvalidInput):
 
 
 @facts
+class InvalidLabChange(InvalidInput):
+    """A lab's change file, or a file of questions, with something that cannot be used."""
+
+    path: str
+    key: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}{f', {self.key}' if self.key else ''}: {self.why}; nothing was run"
+
+
+@facts
 class ImportRefused(LineOfFile, StorageError):
     """A file that is not an export, or not the one that was written.
 
@@ -269,6 +281,18 @@ class CannotRewind(InvalidInput):
 
     def __str__(self) -> str:
         return f"thread {self.thread_id!r} cannot be rewound to event {self.to}: {self.why}; nothing was written"
+
+
+@facts
+class CannotQuarantine(InvalidInput):
+    """A quarantine or a release that would change nothing. Nothing was written."""
+
+    thread_id: str
+    source: str
+    state: str
+
+    def __str__(self) -> str:
+        return f"{cut(self.source)} is {self.state} in thread {self.thread_id!r} already: nothing was written"
 
 
 @facts

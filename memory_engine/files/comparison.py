@@ -33,6 +33,7 @@ from memory_engine.errors import InvalidChange, MemoryEngineError, ModelNotAllow
 from memory_engine.errors.effects import Usage
 from memory_engine.files.facts import facts_of, missing
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions
+from memory_engine.options import Parts
 from memory_engine.plugins import Plugin
 from memory_engine.replay.diff import message_text
 from memory_engine.replay.export.log_file import FORMAT
@@ -165,9 +166,9 @@ async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the t
     unread: list[Unread] = []
     for path in files_of([log for log in logs if not isinstance(log, Thread)]):
         try:
-            async with _opened(path, plugins, key_of) as engine:
-                for thread_id in await _conversations(engine):
-                    await scoring.add(kernel_of(engine), thread_id, _log_label(path, thread_id))
+            async with opened_log(path, plugins, key_of) as engine:
+                for thread_id in await conversations_of(engine):
+                    await scoring.add(kernel_of(engine), thread_id, log_label(path, thread_id))
         except MemoryEngineError as error:
             unread.append(Unread(str(path), str(error)))
         except OSError as error:
@@ -195,18 +196,18 @@ class _Scoring:
             self.rows.append(evolve(await _score_of(kernel, thread_id, change, name), seconds=timed.seconds))
 
 
-async def _conversations(engine: Engine) -> list[str]:
+async def conversations_of(engine: Engine) -> list[str]:
     """The ids of the conversations, without forks: their shared past would count again."""
     return [info.id for info in await engine.threads(kind="conversation") if info.forked_from is None]
 
 
-def files_of(logs: Sequence[PathLike]) -> list[Path]:
+def files_of(logs: Sequence[PathLike], suffixes: tuple[str, ...] = SUFFIXES) -> list[Path]:
     """The files, and those of the folders by name, however deep, each once; no link that leads out of its folder."""
     found: dict[Path, None] = {}
     for path in map(Path, logs):
         if path.is_dir():
             root = path.resolve()
-            inside = (file for file in sorted(path.rglob("*")) if file.name.endswith(SUFFIXES) and file.is_file())
+            inside = (file for file in sorted(path.rglob("*")) if file.name.endswith(suffixes) and file.is_file())
             found.update((file, None) for file in inside if file.resolve().is_relative_to(root))
         else:
             found[path] = None
@@ -214,7 +215,9 @@ def files_of(logs: Sequence[PathLike]) -> list[Path]:
 
 
 @asynccontextmanager
-async def _opened(path: Path, plugins: Sequence[Plugin], key_of: KeyOf | None) -> AsyncIterator[Engine]:
+async def opened_log(
+    path: Path, plugins: Sequence[Plugin], key_of: KeyOf | None, parts: Parts | None = None
+) -> AsyncIterator[Engine]:
     """An engine with the threads of a file: the database itself, to look at only, or one in memory."""
     if path.suffix == ".db":
         _check_is_there(path)
@@ -222,7 +225,7 @@ async def _opened(path: Path, plugins: Sequence[Plugin], key_of: KeyOf | None) -
         async with open_engine(str(path), key=key, config=EngineConfig(read_only=True), plugins=plugins) as engine:
             yield engine
         return
-    async with open_engine(":memory:", config=AS_RECORDED, plugins=plugins) as engine:
+    async with open_engine(":memory:", config=AS_RECORDED, plugins=plugins, parts=parts) as engine:
         if is_export(path):
             await engine.transfer.import_log(path, scopes="as exported")
         else:
@@ -239,7 +242,7 @@ def _check_is_there(path: Path) -> None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 
-def _log_label(path: Path, thread_id: str) -> str:
+def log_label(path: Path, thread_id: str) -> str:
     """The file, and which of its threads, if there are several."""
     own = thread_id.removeprefix(f"{path.stem}/")
     return str(path) if own == path.stem else f"{path}#{own}"
@@ -284,7 +287,7 @@ async def _score_of(kernel: Kernel, thread_id: str, change: Change, name: str) -
     assert change.compactor is not None
     state = run.log.state
     originals = await _compacted(run.log)
-    said = "\n".join(map(_text_with_calls, originals))
+    said = "\n".join(map(text_with_calls, originals))
     facts = facts_of(said)
     context = kernel[ContextBuilder].build(state, thread_id)
     lost = missing("\n".join(map(message_text, context.messages)), facts)
@@ -310,6 +313,7 @@ async def _compacted(log: ForkLog) -> list[Chunk]:
     return [chunk for chunk in chunks.values() if chunk.type != ChunkType.COMPACTED]
 
 
-def _text_with_calls(chunk: Chunk) -> str:
+def text_with_calls(chunk: Chunk) -> str:
+    """The text of a chunk, and the names and arguments of its calls."""
     calls = (f"{call.name} {call.arguments}" for call in chunk.calls)
     return "\n".join((chunk.text, *calls))

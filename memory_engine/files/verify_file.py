@@ -7,12 +7,11 @@ it never outlives the process that started it.
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 import traceback
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -22,10 +21,10 @@ import msgspec
 from attrs import define, field
 
 from memory_engine.core.arguments import PathLike, checked_path
-from memory_engine.core.cancellation import finished
 from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import StorageFailed, ThreadNotFound, WorkerFailed
 from memory_engine.errors.base import is_url
+from memory_engine.files.workers import answers_alone, cores, run_together, tell_worker, worker_process
 from memory_engine.plugins import Plugin, installed_plugins, plugin_at
 from memory_engine.replay.divergence import VerifyReport
 from memory_engine.replay.verify import Verifier
@@ -40,7 +39,6 @@ _log = logging.getLogger("memory_engine")
 
 FileProgress = Callable[[int, int], None]
 """Called now and then with the number of threads and of events done."""
-LINE_BYTES_MAX = 1 << 24
 _BEGIN = (
     "import json, sys\n"
     "asked = sys.stdin.buffer.readline()\n"
@@ -124,7 +122,7 @@ async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
         if several <= 1:
             work.take_in_order()
         # this process is one of them: it begins at once, while the others load their modules
-        await _together([work.here(engine), *(work.elsewhere(asked) for _ in range(several - 1))])
+        await run_together([work.here(engine), *(work.elsewhere(asked) for _ in range(several - 1))])
         noted = await kernel_of(engine).store.holders(BROKEN_ROWS, VERSION)
     reports = work.results()
     news = [report for report in reports if report.broken or (report.ok and report.thread_id in noted)]
@@ -133,14 +131,6 @@ async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
             for report in news:
                 await kernel_of(engine)[OpenThreads].note(report.thread_id, report.broken)
     return reports
-
-
-def cores() -> int:
-    """How many processes can run at once."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # a system that does not say
-        return os.cpu_count() or 1
 
 
 @define
@@ -179,11 +169,11 @@ class _Work:
 
     async def elsewhere(self, asked: _WorkerTask) -> None:
         """Have a process verify one waiting thread after the other, until none is left."""
-        async with _process() as process:
-            await _tell(process, asked)
+        async with worker_process(_BEGIN) as process:
+            await tell_worker(process, asked)
             while self._waiting:
                 thread_id = self._waiting.popleft()
-                await _tell(process, thread_id)
+                await tell_worker(process, thread_id)
                 self._take(thread_id, await self._followed(process, thread_id))
 
     async def _followed(self, process: asyncio.subprocess.Process, thread_id: str) -> _WorkerAnswer:
@@ -247,64 +237,13 @@ def _check_is_there(path: str) -> None:
         raise StorageFailed(path, "there is no such file")
 
 
-async def _together(works: Sequence[Coroutine[object, object, None]]) -> None:
-    """Run all at once; where one fails, or this is cancelled, the others are ended too, before this returns."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await finished(asyncio.wait(tasks))
-
-
-@asynccontextmanager
-async def _process() -> AsyncIterator[asyncio.subprocess.Process]:
-    """A process that verifies. It has ended and its pipes are closed when the block ends, also by an error."""
-    starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-c", _BEGIN),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            limit=LINE_BYTES_MAX,
-        )
-    )
-    try:
-        yield await finished(starting)
-    finally:
-        if not starting.cancelled() and starting.exception() is None:
-            await finished(_ended(starting.result()))
-
-
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    """End a process, close its pipes and wait for it: else it would outlive its loop."""
-    if process.returncode is None:
-        process.kill()
-    if process.stdin is not None:
-        process.stdin.close()
-    await process.communicate()
-
-
-async def _tell(process: asyncio.subprocess.Process, value: object) -> None:
-    """Give a process a line. One that has ended is noticed when it does not answer."""
-    if process.stdin is not None:
-        process.stdin.write(msgspec.json.encode(value) + b"\n")
-        try:
-            await process.stdin.drain()
-        except ConnectionError:
-            return
-
-
 # the work of a process
 
 
 def serve(asked: bytes) -> None:
     """Verify the threads that standard input names, until it ends. Ctrl-C is for the process that asked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with os.fdopen(os.dup(1), "wb") as answers:
-        os.dup2(2, 1)  # what plug-ins print is not part of the answer
+    with answers_alone() as answers:
         asyncio.run(_serve(msgspec.json.decode(asked, type=_WorkerTask), answers))
 
 

@@ -19,6 +19,8 @@ from memory_engine.inspector.offload import beside
 from memory_engine.inspector.outlines import chunk_row, compaction_row, event_row, operation_lines
 from memory_engine.inspector.states import Seen
 from memory_engine.replay.data import chunk_as_data, event_as_data
+from memory_engine.replay.withheld import standing_in
+from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.protocol import Store, ThreadFilter
 from memory_engine.store.rewinds import shown_at
 
@@ -88,10 +90,30 @@ async def outline(inspection: Inspection, query: Query) -> object:
         "status": head.status,
         "compactions": as_data([compaction_row(one) for one in compactions]),
         "forks": forks,
+        "quarantines": await _quarantined(kernel_of(inspection.engine), thread_id),
         "taken_back": list((await shown_at(inspection.engine.reader, thread_id, head.seq, head)).gaps),
         "first_at": ends[0] if ends else None,
         "last_at": ends[-1] if ends else None,
     }
+
+
+async def _quarantined(kernel: Kernel, thread_id: str) -> list[dict[str, object]]:
+    """The quarantines in force, each with the seqs of the events that it hides."""
+    found = []
+    for one in (await standing_in(kernel, thread_id)).values():
+        hidden = await kernel.store.find(thread_id, sorted(one.hidden))
+        (begun,) = await kernel.store.read_at(thread_id, [one.seqs[0]])
+        found.append(
+            {
+                "source": one.source,
+                "of": one.of,
+                "by": one.by,
+                "reason": one.reason,
+                "since": to_datetime(begun.recorded_at_us).isoformat(),
+                "seqs": sorted(stored.seq for stored in hidden),
+            }
+        )
+    return found
 
 
 async def find(inspection: Inspection, query: Query) -> object:

@@ -71,6 +71,8 @@ class Walks:
         self._reader = reader
         self._walks: OrderedDict[str, Walk] = OrderedDict()
         self._kept: OrderedDict[tuple[str, int], State] = OrderedDict()
+        self._grown = 0
+        """The events noted since all were counted: to count for each of many logs takes longer than to walk."""
         self._alone = threading.Lock()  # work is done in several loops (see `offload.apart`)
 
     async def upto(self, thread_id: str, seq: int, *, head: int, events: int | None = None) -> Walk:
@@ -88,6 +90,7 @@ class Walks:
                         break
                     try:
                         walk.step(page)
+                        self._grown += len(page)
                     except BaseException:  # half a step is of no use; the error goes on to the caller
                         self._walks.pop(thread_id, None)
                         raise
@@ -121,11 +124,19 @@ class Walks:
         """The seq that the walk of a log has reached."""
         return self._walks[thread_id].seq if thread_id in self._walks else 0
 
+    def at_hand(self, thread_id: str, seq: int) -> Walk | None:
+        """The walk of a log, if it has come exactly so far."""
+        walk = self._walks.get(thread_id)
+        return walk if walk is not None and walk.seq == seq else None
+
     def _walk(self, thread_id: str, head: int) -> Walk:
         walk = self._walks.get(thread_id)
         if walk is None or walk.seq > head:  # another thread of the same id
             walk = self._walks[thread_id] = Walk(self._reader, thread_id)
         self._walks.move_to_end(thread_id)
+        if self._grown <= EVENTS_MAX // 100:
+            return walk
+        self._grown = 0
         held = sum(one.seq for one in self._walks.values())
         while held > EVENTS_MAX and len(self._walks) > 1:
             held -= self._walks.popitem(last=False)[1].seq

@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from memory_engine.agents.arguments import ARGUMENTS, Arguments
 from memory_engine.agents.tools import ENTRY_CHARS_MAX, MemoryTools, parameters, read_arguments
+from memory_engine.context.budget import ContextPolicy
 from memory_engine.context.ownership import Viewer
 from memory_engine.context.thread_context import thread_context
 from memory_engine.core.aside import modules_spared
@@ -63,6 +64,7 @@ class Served:
     `tenant_id`, nothing of any tenant. `read_only` leaves out
     the tools that write: no event is recorded. (A search may write its index: open the engine for writing.)
     With a user, the tools that clear and compact layers change that user's memory; with `changes_shared` the agent's.
+    With `min_trust`, such as `"agent"`, nothing of a lower origin is found, opened or recalled.
     """
 
     agent_id: str = "mcp"
@@ -70,6 +72,7 @@ class Served:
     tenant_id: str = ""
     read_only: bool = False
     changes_shared: bool = False
+    min_trust: str | None = None
 
 
 class ContextOf(Arguments, frozen=True):
@@ -212,7 +215,9 @@ class _Answers:
             tenant_id=served.tenant_id,
             agent_id="" if served.user_id else served.agent_id,
         )
-        self._tools = MemoryTools(agent, conversation, viewer=viewer, changes_shared=served.changes_shared)
+        self._tools = MemoryTools(
+            agent, conversation, viewer=viewer, changes_shared=served.changes_shared, min_trust=served.min_trust
+        )
         self._own: Mapping[type[Arguments], Callable[[Any], Awaitable[tuple[str, dict[str, object]]]]] = {
             ContextOf: self._context,
             WhyOf: self._why,
@@ -274,7 +279,8 @@ class _Answers:
         """The context of a conversation about the question, in which nothing was said yet."""
         others = await self._conversations()
         if self._conversation is self._agent:
-            hits = await self._engine.search(asked.query, thread_ids=[info.id for info in others]) if others else ()
+            ids, least = [info.id for info in others], self._served.min_trust
+            hits = await self._engine.search(asked.query, thread_ids=ids, min_trust=least) if others else ()
             lines = [f"- ({hit.at:%Y-%m-%d}) {shortened(hit.text, ENTRY_CHARS_MAX)}" for hit in hits]
             text = "\n".join([RECALLED_MARK, *lines]) if lines else "Nothing is known about that yet."
             return text, {"threads": sorted({hit.thread_id for hit in hits})}
@@ -288,6 +294,7 @@ class _Answers:
             handle_of(self._conversation),
             budget,
             query=asked.query,
+            policy=ContextPolicy(min_trust=self._served.min_trust),
             recall_from=recalled_from,
             is_loop=False,
         )

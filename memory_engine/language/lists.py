@@ -6,13 +6,20 @@ two words, `created__at` one. Each reader defines what a `*` means and whether c
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TypeVar
+from itertools import takewhile
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from memory_engine.core.lazy import regex
 from memory_engine.errors.replay import CodeNotLoaded
 
 Content = TypeVar("Content")
+Tables: TypeAlias = "dict[str, str | Tables]"
+_TITLE = regex(r"\[([a-z_]+(?:\.[a-z_]+)*)\]")
+_LONG = '"""'
+_ENTRY = regex(r'([A-Za-z_]+) = "(?:([^"]*)"|"")')
+"""A key and its text; two more quotation marks begin a text of several lines."""
 
 
 def entries(listed: str) -> tuple[str, ...]:
@@ -36,7 +43,38 @@ def word_lists(package: str, name: str = "words.toml") -> Mapping[str, frozenset
 
 def content_of(package: str, name: str, kind: type[Content]) -> Content:
     """Return the content of a data file (TOML) as the given type."""
-    return msgspec.toml.decode(data_file(package, name), type=kind)
+    text = data_file(package, name)
+    tables = plain_tables(text)
+    return msgspec.toml.decode(text, type=kind) if tables is None else msgspec.convert(tables, kind)
+
+
+def plain_tables(text: str) -> "Tables | None":
+    """Return the content of a file of comments, tables and texts without escapes; `None` for any other TOML.
+
+    Most lists are so plain. The TOML parser would take 7 ms to be loaded and to read those of a first search.
+    """
+    if "\\" in text:
+        return None
+    content: Tables = {}
+    table = content
+    lines = iter(text.split("\n"))
+    for line in lines:
+        if not line or line.startswith("#"):
+            continue
+        if (title := _TITLE.fullmatch(line)) is not None:
+            table = content
+            for name in title[1].split("."):
+                inner = table.setdefault(name, {})
+                if isinstance(inner, str):
+                    return None
+                table = inner
+        elif (entry := _ENTRY.fullmatch(line)) is None or entry[1] in table:
+            return None
+        elif line.endswith(_LONG):
+            table[entry[1]] = "".join(f"{line}\n" for line in takewhile(_LONG.__ne__, lines))
+        else:
+            table[entry[1]] = entry[2]
+    return content
 
 
 def data_file(package: str, name: str) -> str:

@@ -1,7 +1,7 @@
 """The word lists of `phrases.toml`, and predicates on them."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, reduce
 from itertools import chain
 from operator import or_
@@ -62,7 +62,8 @@ class _Traits(dict[str, int]):
             return TELLS
         if len(self) >= WORDS_MAX:
             self.clear()
-        found = self[word] = _listed_traits().get(word.lower(), TELLS) if _is_plain(word) else _traits(word)
+        plain = word.lower() if _is_plain(word) else ""
+        found = self[word] = TELLS if plain and plain not in _listed_words() else _traits(plain or word)
         return found
 
 
@@ -71,11 +72,10 @@ def _is_plain(word: str) -> bool:
 
 
 @cache
-def _listed_traits() -> Mapping[str, int]:
-    """Return the traits of the plain words in all lists."""
-    lists = ("courtesy", "answers", "done", "modals")
-    words = chain(*map(phrase_list, lists), *map(_heads, ("promises", "requests")), negations(), function_words())
-    return {word: _traits(word) for word in words if _is_plain(word)}
+def _listed_words() -> frozenset[str]:
+    """Return the words of all lists that give traits, and more: no other plain word has any but `TELLS`."""
+    lists = map(phrase_list, ("courtesy", "answers", "done", "modals"))
+    return negations() | function_words() | _heads("promises", "requests").union(*lists)
 
 
 def _traits(word: str) -> int:
@@ -99,41 +99,53 @@ _TRAITS = _Traits()
 
 def holds(name: str, text: str, end: int) -> bool:
     """Return True if a text contains an entry of a list, or of its list for unspaced scripts, before `end`."""
+    return next(matches(name, text, end), None) is not None
+
+
+def matches(name: str, text: str, end: int | None = None) -> Iterator[re.Match[str]]:
+    """Yield the entries of a list, or of its list for unspaced scripts, in a text before `end`: the longest at a place.
+
+    In text without letters beyond ASCII, only entries that begin with one of its words are looked for: a pattern of a
+    whole list takes ten milliseconds to compile.
+    """
+    end = len(text) if end is None else min(end, len(text))
     if not has_ascii_words(text[:end]):
-        return _anywhere(name).search(text, 0, end) is not None
+        yield from _anywhere(name).finditer(text, 0, end)
+        return
     by_head, lowered = _by_head(name), text[:end].lower()
     heads = by_head.keys() & _WORD.findall(lowered)
-    if not any(entry in lowered for head in heads for entry in by_head[head][0]):
-        return False
+    if not any(entry.lower() in lowered for head in heads for entry in by_head[head]):
+        return
+    at = 0
     for word in _WORD.finditer(text, 0, end):
-        _, entries = by_head.get(word.group().lower(), _NO_ENTRIES)
-        if entries is not None and entries.match(text, word.start(), end) is not None:
-            return True
-    return False
-
-
-_NO_ENTRIES = ((), None)
+        head = word.group().lower()
+        if head in heads and word.start() >= at:
+            found = _entries_with(name, head).match(text, word.start(), end)
+            if found is not None:
+                yield found
+                at = found.end()
 
 
 @cache
 def _anywhere(name: str) -> re.Pattern[str]:
     spaced, unspaced = alternatives(name, f"{name}_unspaced")
-    return re.compile(rf"(?<![\w'])(?:{spaced})(?!\w)|{unspaced}", re.IGNORECASE)
+    return re.compile("|".join([rf"(?<![\w'])(?:{spaced})(?!\w)", *filter(None, [unspaced])]), re.IGNORECASE)
 
 
 @cache
-def _by_head(name: str) -> Mapping[str, tuple[Sequence[str], re.Pattern[str] | None]]:
-    """Return the entries of a list by first word, each group also as a regular expression."""
-    entries: dict[str, list[str]] = {}
-    for entry in sorted(phrase_list(name)):
-        entries.setdefault(_HEAD.findall(entry)[0].lower(), []).append(entry)
-    return {
-        head: (
-            list(map(str.lower, found)),
-            re.compile(rf"(?<![\w'])(?:{'|'.join(map(re.escape, found))})(?!\w)", re.IGNORECASE),
-        )
-        for head, found in entries.items()
-    }
+def _by_head(name: str) -> Mapping[str, Sequence[str]]:
+    """Return the entries of a list by their first words in lowercase, longest first."""
+    found: dict[str, list[str]] = {}
+    for entry in sorted(phrase_list(name), key=lambda entry: (-len(entry), entry)):
+        found.setdefault(_HEAD.findall(entry)[0].lower(), []).append(entry)
+    return found
+
+
+@cache
+def _entries_with(name: str, head: str) -> re.Pattern[str]:
+    """Return the entries of a list with this first word as a regular expression."""
+    entries = "|".join(map(re.escape, _by_head(name)[head]))
+    return re.compile(rf"(?<![\w'])(?:{entries})(?!\w)", re.IGNORECASE)
 
 
 def begins(name: str, text: str) -> bool:

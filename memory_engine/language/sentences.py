@@ -16,7 +16,7 @@ import msgspec
 from memory_engine.core.lazy import regex
 from memory_engine.language.phrases import alternatives, begins, denies, may_begin, phrase_list, points_back
 from memory_engine.language.rough import QUESTION_MARKS
-from memory_engine.language.text import ASCII_WORD, COMPOUND_WORD, has_ascii_words, is_unspaced
+from memory_engine.language.text import compound_words, is_unspaced
 
 GAP = "…"
 """Marks an omission in a text."""
@@ -83,6 +83,9 @@ def clean(text: str) -> str:
     return " ".join(_UNSAID.sub("", text).split())
 
 
+words = compound_words
+
+
 def word_count(text: str) -> float:
     """Return the number of words in a text; two characters of an unspaced script count as one word."""
     return _word_count(words(text), text)
@@ -92,11 +95,6 @@ def _word_count(found: Sequence[str], text: str) -> float:
     if text.isascii() or (found and all(map(str.isascii, found))):
         return float(len(found))
     return sum(len(word) / 2 if is_unspaced(word) else 1.0 for word in found)
-
-
-def words(text: str) -> list[str]:
-    """Return the words of a text in order; a run of an unspaced script is one word."""
-    return ASCII_WORD.findall(text) if has_ascii_words(text) else COMPOUND_WORD.findall(text)
 
 
 def statements(text: str, *, lines: bool = False) -> tuple[Statement, ...]:

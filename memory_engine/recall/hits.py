@@ -104,6 +104,8 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
     def _attributed(self) -> str:
         """Who says it, or the kind of what nobody says. A tool may be named "user", so that it is one is said too."""
+        if self.event_type == "llm_subagent_message":
+            return f"sub-agent {self.speaker}"
         if self.role and self.role != "tool":
             return self.speaker or self.role
         return f"{self.role or self.kind.replace('_', ' ')} {self.speaker}".rstrip()

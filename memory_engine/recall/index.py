@@ -77,6 +77,8 @@ IndexProgress = Callable[[int, int], None]
 """Called with the number of passages done, and the number to do."""
 UNINDEXED_MAX = 128
 """Passages whose words a search may read one by one. If more wait, it has them indexed first."""
+ANSWERED_S = 0.1
+"""Seconds until a search that has read such words is answered: to index them would hold its reads up."""
 _NOTHING = LookUp()
 Ended: TypeAlias = "asyncio.Future[Exception | None]"
 """Is done when work has ended, with the error that stopped it."""
@@ -131,7 +133,8 @@ class Indexing:
             is_in_time = await self._brought(thread_id, to_index, until_s)
             looked = await passages.look_up(thread_id, wanted)
         if looked.unindexed > UNINDEXED_MAX:
-            indexed = self._meanwhile(("words", thread_id), lambda: passages.index_words(thread_id))
+            work = partial(passages.index_words, thread_id)
+            indexed = self._meanwhile(("words", thread_id), partial(_afterwards, work, has_all=not looked.unread))
             if looked.unread and await self._ended(indexed, until_s):
                 looked = await passages.look_up(thread_id, wanted)
         return looked
@@ -153,7 +156,8 @@ class Indexing:
                     break
             looked = await passages.look_up_among(threads, wanted)
         if looked.unindexed > UNINDEXED_MAX:
-            indexed = self._meanwhile(("words", threads), lambda: passages.index_words_of(threads))
+            work = partial(passages.index_words_of, threads)
+            indexed = self._meanwhile(("words", threads), partial(_afterwards, work, has_all=not looked.unread))
             if looked.unread and await self._ended(indexed, until_s):
                 looked = await passages.look_up_among(threads, wanted)
         return looked
@@ -283,6 +287,12 @@ class Indexing:
             is_large = len(stored.payload) > LARGE_BYTES
             found.append(passage_step(extractors, thread_id, event, stored, analysed=not is_large))
         return [step for step in found if step is not None]
+
+
+async def _afterwards(work: Callable[[], Awaitable[None]], *, has_all: bool) -> None:
+    """Do this now, or where a search has all that it needs, once it has been answered."""
+    await asyncio.sleep(ANSWERED_S if has_all else 0)
+    await work()
 
 
 class SearchModels(msgspec.Struct, kw_only=True):

@@ -12,7 +12,7 @@ import msgspec
 
 from memory_engine.core.lazy import regex
 from memory_engine.language.lists import content_of, entries
-from memory_engine.language.text import COMPOUND_WORD, fold_case, is_unspaced, pairs, stem, stop_words, terms
+from memory_engine.language.text import compound_words, fold_case, is_unspaced, pairs, stem, stop_words, terms
 
 KNOWN_MAX = 32_768
 """Maximum number of words per language whose uses are cached."""
@@ -79,7 +79,7 @@ class Words(msgspec.Struct, frozen=True):
 
     def read(self, folded: str) -> Iterator[tuple[str, frozenset[str]]]:
         """Yield the words and phrases of a folded text with their uses; for a run without blanks, also the rest."""
-        found = COMPOUND_WORD.findall(folded.replace("\u2019", "'"))
+        found = compound_words(folded.replace("\u2019", "'"))
         at = 0
         while at < len(found):
             word = found[at]
@@ -138,14 +138,27 @@ def language_of(folded: str) -> str:
     """Return the language of a question, among those with a word list: by its script, else by its function words."""
     if not folded.isascii() and _HAN.search(folded):
         return "zh"
-    said = frozenset(COMPOUND_WORD.findall(folded))
-    return max(("en", "de", "es"), key=lambda one: len(said & _little(one)))
+    said = frozenset(compound_words(folded))
+    return max(("en", "de", "es"), key=lambda one: sum(_is_little(word, one) for word in said))
+
+
+_LITTLE = ("plain", "self", "was", "then")
+"""The uses of function words."""
+
+
+def _is_little(word: str, language: str) -> bool:
+    """Return True if a word is a function word of a language. Of most words that is known without all of its uses."""
+    listed, beginnings = _little(language)
+    if word in listed or not word.startswith(beginnings):
+        return word in listed
+    return not words_of(language).uses.get(word, NOTHING).isdisjoint(_LITTLE)
 
 
 @cache
-def _little(language: str) -> frozenset[str]:
-    words = words_of(language).uses
-    return frozenset(word for word, uses in words.items() if not uses.isdisjoint(("plain", "self", "was", "then")))
+def _little(language: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the words that are listed as function words, and the beginnings that make others such words."""
+    said = [entry for use in _LITTLE for entry in entries(_data()[use][language])]
+    return frozenset(said), tuple(entry[:-1] for entry in said if entry.endswith("*"))
 
 
 @cache

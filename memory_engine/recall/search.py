@@ -42,16 +42,15 @@ from memory_engine.recall.hits import Found, Hit, Missing, RankedHits, texts_at
 from memory_engine.recall.index import BATCH, Embedding, Indexing, SearchModels, StatementDecisions, embed
 from memory_engine.recall.question import Question, read_question
 from memory_engine.recall.ranking import Ranked, is_built_in
-from memory_engine.recall.rerankers import scores_of
 from memory_engine.recall.vectors import SPACES_MAX, VectorSpace
 from memory_engine.runtime.kernel import OF_SEVERAL, Kernel
 from memory_engine.store.passages import LEXICAL_MAX, THREAD_BITS, LookedUp, LookUp, Threads
 from memory_engine.store.protocol import ThreadFilter
 
 if TYPE_CHECKING:
-    from memory_engine.recall import replies, superseding
+    from memory_engine.recall import replies, rerankers, superseding
 else:
-    replies, superseding = lazy_modules("memory_engine.recall", "replies superseding")
+    replies, rerankers, superseding = lazy_modules("memory_engine.recall", "replies rerankers superseding")
 
 _log = logging.getLogger("memory_engine.recall")
 
@@ -461,7 +460,7 @@ class Searching:
         try:
             async with self._in_time(reranker.name, deadline_s):
                 texts = [hit.rendered() for hit in best]
-                scores = await scores_of(reranker, query, texts, self._kernel.mask)
+                scores = await rerankers.scores_of(reranker, query, texts, self._kernel.mask)
         except ModelError as error:
             _log.warning("a search goes on without its re-ranker: %s", error)
             return hits, str(error)

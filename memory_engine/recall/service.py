@@ -287,11 +287,13 @@ async def search_thread(  # noqa: PLR0913 - what narrows a search, by keyword
     if upto == 0:
         return hits.Found(query=query)
     note_question(thread.kernel, thread.id, query)
-    found = await thread.kernel[Recall].search((thread.id,), evolve(wanted, upto=upto or 0))
-    if upto and rewound_at(head := await thread.kernel.reader.head(thread.id)):  # the index holds one end of a passage
-        shown = await rewinds.shown_at(thread.kernel.reader, thread.id, upto, head)
-        found = evolve(found, hits=tuple(hit for hit in found if shown.has(hit.seq)))
-    return found
+    wanted = evolve(wanted, upto=upto or 0)
+    if not (upto and rewound_at(head := await thread.kernel.reader.head(thread.id))):
+        return await thread.kernel[Recall].search((thread.id,), wanted)
+    # the index holds one end of a passage: others that were hidden then may rank before those that were shown
+    found = await thread.kernel[Recall].search((thread.id,), evolve(wanted, limit=max(limit, search.LIMIT_MAX)))
+    shown = await rewinds.shown_at(thread.kernel.reader, thread.id, upto, head)
+    return evolve(found, hits=tuple(hit for hit in found if shown.has(hit.seq))[:limit])
 
 
 def asked(  # noqa: PLR0913 - what narrows a search, by keyword

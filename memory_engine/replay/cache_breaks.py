@@ -20,6 +20,7 @@ from memory_engine.core.events.compaction import (
     CompactionCompleted,
     CompactionUndone,
     EventSkipped,
+    SourceQuarantined,
     ThreadRewound,
 )
 from memory_engine.core.events.delivery import FactsRewound
@@ -324,6 +325,8 @@ def _of_event(event: Event | UnknownEvent) -> str:
             return "the thread was cleared"
         case ThreadRewound():
             return f"the thread was rewound to event {event.to}"
+        case SourceQuarantined():
+            return f"a source {'was released' if event.ends else 'was quarantined'}: {event.source}"
         case FactsRewound():
             return "what a rewind of another thread took back was removed"
         case ResultsOffloaded():

@@ -139,6 +139,7 @@ class Tree:
                 facts["cleared"] = {"seq": removed.seq, "reason": removed.event.reason}
             if isinstance(removed.event, ThreadRewound):
                 facts["rewound"] = {"seq": removed.seq, "to": removed.event.to, "reason": removed.event.reason}
+        facts |= _nonempty({"quarantined": trace.quarantined_by(event)})
         forgotten = trace.forgotten_by(thread_id, chunk)
         if forgotten is not None:
             seq, event_ = forgotten
@@ -265,6 +266,7 @@ class Tree:
             facts["occurred_at"] = recorded.occurred_at.isoformat()
         if self._is_forgotten(recorded):
             facts["forgotten"] = True
+        facts |= _nonempty({"quarantined": self._trace.quarantined_by(recorded)})
         return facts | _nonempty({"causation_id": recorded.causation_id, "correlation_id": recorded.correlation_id})
 
     def _is_forgotten(self, recorded: RecordedEvent) -> bool:

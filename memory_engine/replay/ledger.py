@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from attrs import field, frozen
 
+from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.series import ContextSeries, MeasuredMessages
 from memory_engine.core.arguments import checked_call, checked_type
@@ -66,7 +67,12 @@ class CacheLedger(JsonForm):
 
 
 async def cache_ledger(
-    after: PastHandle, upto: PastHandle, max_tokens: int | None, progress: VerifyProgress | None = None
+    after: PastHandle,
+    upto: PastHandle,
+    max_tokens: int | None,
+    progress: VerifyProgress | None = None,
+    *,
+    policy: ContextPolicy = DEFAULT_POLICY,
 ) -> CacheLedger:
     """The contexts of a thread's model calls from one moment to another, each compared with the one before.
 
@@ -80,7 +86,8 @@ async def cache_ledger(
     state = await kernel.reader.state_at(thread_id, begin)
     if max_tokens is not None:
         checked_type("max_tokens", max_tokens, int, give="a number of tokens")
-    walk = LedgerWalk(ContextSeries(state, thread_id, max_tokens, messages), after.seq, Runs(kernel.events))
+    series = ContextSeries(state, thread_id, max_tokens, messages, policy=policy)
+    walk = LedgerWalk(series, after.seq, Runs(kernel.events))
 
     def step(stored: StoredEvent) -> None:
         event, reduction = decode_row(thread_id, stored, kernel.events)

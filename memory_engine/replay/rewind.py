@@ -188,18 +188,11 @@ class _Planned:
     # other threads
 
     async def _facts(self) -> list[tuple[OutboxFact, bool]]:
-        """The facts of these events for other threads, and whether they are hidden.
-
-        Facts of a past that a fork shares are its origin's, and a pool's are withdrawn by their tenant.
-        """
-        rows = await ThreadHandle(self.kernel, self.record.id).rows(FACTS)
-        begin = self.record.forked_from.seq if self.record.forked_from is not None else 0
+        """The facts of these events for other threads, and whether they are hidden."""
         found: list[tuple[OutboxFact, bool]] = []
-        for fact in [row for _, row in rows.items()]:
-            is_own = fact.seq > begin and fact.type not in STICKY and is_within(fact.destination, self.record.tenant_id)
-            if is_own and not self.kernel.kind(fact.destination.kind).pooled:
-                found += [(fact, True)] if _is_in(fact.seq, self.hidden) else []
-                found += [(fact, False)] if _is_in(fact.seq, self.shown) else []
+        for fact in await facts_of(self.kernel, self.record.id):
+            found += [(fact, True)] if _is_in(fact.seq, self.hidden) else []
+            found += [(fact, False)] if _is_in(fact.seq, self.shown) else []
         return found
 
     async def _reach(self) -> tuple[RewindReach, ...]:
@@ -309,6 +302,25 @@ class _Planned:
             change=change,
             text=excerpts.one_line(text, TEXT_CHARS),
         )
+
+
+async def facts_of(kernel: Kernel, thread_id: str) -> list[OutboxFact]:
+    """The facts of a thread that follow it when it hides what they came from.
+
+    Facts of a past that a fork shares are its origin's, and a pool's are withdrawn by their tenant.
+    """
+    found = await kernel.store.threads(ThreadFilter(id=thread_id))
+    if not found:
+        return []
+    record = found[0][0]
+    begin = record.forked_from.seq if record.forked_from is not None else 0
+    rows = await ThreadHandle(kernel, thread_id).rows(FACTS)
+    return [
+        fact
+        for fact in [row for _, row in rows.items()]
+        if fact.seq > begin and fact.type not in STICKY and is_within(fact.destination, record.tenant_id)
+        if not kernel.kind(fact.destination.kind).pooled
+    ]
 
 
 def _is_in(seq: int, ranges: Collection[Range]) -> bool:

@@ -12,15 +12,18 @@ from attrs import define, field, frozen
 
 from memory_engine.core.aside import aside
 from memory_engine.core.chunks import Chunk
+from memory_engine.core.clock import to_datetime
 from memory_engine.core.events.base import UnknownEvent
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionStarted
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.roles import Source, sources_in
 from memory_engine.core.lineage import place, taken_chunks
+from memory_engine.core.quarantine import Quarantined
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import ThreadNotFound, UnknownChunk
 from memory_engine.replay.lineage import removed_at
+from memory_engine.replay.withheld import standing_in
 from memory_engine.runtime.handle import PastHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.protocol import ThreadFilter
@@ -60,6 +63,15 @@ class LineageTrace:
     """The ids of the chunks in the state, by thread."""
     forgotten: dict[str, list[tuple[int, MemoryForget]]] = field(factory=dict)
     gone: dict[ChunkRef, int] = field(factory=dict)
+    quarantines: dict[str, Sequence[tuple[Quarantined, str]]] = field(factory=dict)
+    """The quarantines in force by thread, each with the ISO time when it began."""
+
+    def quarantined_by(self, recorded: RecordedEvent) -> dict[str, object]:
+        """The first quarantine in force that hides an event, as facts; empty for none."""
+        for one, since in self.quarantines.get(recorded.thread_id, ()):
+            if recorded.id in one.hidden:
+                return {"source": one.source, "by": one.by, "since": since, "reason": one.reason, "seq": one.seqs[0]}
+        return {}
 
     def forgotten_by(self, thread_id: str, chunk: Chunk) -> tuple[int, MemoryForget] | None:
         """The seq and event that forgot a chunk: by its id, its event's, or a chunk that it sums up."""
@@ -112,6 +124,7 @@ class Tracer:
         trace = self.trace
         for thread_id in {ref[0] for ref in trace.events}:
             trace.forgotten[thread_id] = await self._forgettings(thread_id)
+            trace.quarantines[thread_id] = await self._quarantines(thread_id)
         for thread_id in {ref[0] for ref in trace.chunks}:
             trace.live[thread_id] = await self._live(thread_id, (await self._past(thread_id)).seq)
         told: dict[str, set[str]] = defaultdict(set)
@@ -287,6 +300,15 @@ class Tracer:
             return found
         state = await self._kernel.reader.state_at(thread_id, seq)
         return await aside(lambda: frozenset(placed.chunk.id for placed in state.placed()), items=len(state))
+
+    async def _quarantines(self, thread_id: str) -> Sequence[tuple[Quarantined, str]]:
+        """Those in force now."""
+        try:
+            standing = (await standing_in(self._kernel, thread_id)).values()
+        except ThreadNotFound:
+            return ()
+        rows = await self._kernel.reader.rows_at(thread_id, {one.seqs[0] for one in standing})
+        return [(one, to_datetime(rows[one.seqs[0]].recorded_at_us).isoformat()) for one in standing]
 
     async def _forgettings(self, thread_id: str) -> list[tuple[int, MemoryForget]]:
         """Those after the moment of the question too: no text that they forgot is shown."""

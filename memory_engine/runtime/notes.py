@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from memory_engine.core.events.base import Event
-from memory_engine.core.events.compaction import ThreadRewound
+from memory_engine.core.events.compaction import SourceQuarantined, ThreadRewound
 from memory_engine.core.events.delivery import FactsRewound
 from memory_engine.core.events.memory import EventsErased, MemoryForget, ThreadCleared
 from memory_engine.core.threads import Head
@@ -17,7 +17,10 @@ from memory_engine.projections.base import Projection
 from memory_engine.projections.inline import InlineProjections
 from memory_engine.runtime.queue import Prepared, Request
 
-_HIDING = frozenset(cls.event_type for cls in (MemoryForget, ThreadCleared, ThreadRewound, FactsRewound, EventsErased))
+_HIDING = frozenset(
+    cls.event_type
+    for cls in (MemoryForget, ThreadCleared, ThreadRewound, FactsRewound, SourceQuarantined, EventsErased)
+)
 """Types of events after which no note goes into the log that was made before: it may repeat what they hide."""
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from memory_engine.core.aside import aside, freed
-from memory_engine.core.events.compaction import ThreadRewound
+from memory_engine.core.events.compaction import SourceQuarantined, ThreadRewound
 from memory_engine.core.events.delivery import FactsRewound
 from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.lazy import lazy_module
@@ -37,6 +37,7 @@ _log = logging.getLogger("memory_engine")
 
 THREAD_BYTES, CHUNK_BYTES, TOKEN_BYTES = 8 * 1024, 544, 4
 """Size of a thread in memory, and of each of its chunks without its text: measured, and so is the size of a text."""
+_SHOWING = frozenset(cls.event_type for cls in (ThreadRewound, FactsRewound, SourceQuarantined))
 LOOKED_AT = 64
 """Threads that are looked at beyond those that are too many, since some are at work."""
 
@@ -123,7 +124,7 @@ class OpenThreads:
         self._generation = self._store.generation
         self.on_open: list[Callable[[ThreadRuntime], Awaitable[None]]] = []
         self.on_event: defaultdict[str, list[Callable[[ThreadRuntime, Reduced], None]]] = defaultdict(list)
-        for hiding in (MemoryForget, ThreadCleared, ThreadRewound, FactsRewound):
+        for hiding in (MemoryForget, ThreadCleared, ThreadRewound, FactsRewound, SourceQuarantined):
             self.on_event[hiding.event_type].append(self._show_no_more)
         self.on_facts: list[Callable[[ThreadRuntime], None]] = []
         self.on_due: list[Committed] = []
@@ -315,7 +316,7 @@ class OpenThreads:
     def _show_no_more(self, runtime: ThreadRuntime, step: Reduced) -> None:
         """Show nothing from memory that was made of what is hidden now."""
         self._kernel.caches.drop(runtime.id)
-        if step.stored.type in (ThreadRewound.event_type, FactsRewound.event_type):
+        if step.stored.type in _SHOWING:
             runtime.projections.let_go()
         if step.stored.type != MemoryForget.event_type:
             runtime.compaction_backoff = 0

@@ -80,11 +80,12 @@ class Traces(msgspec.Struct, frozen=True, kw_only=True):
     """Places of pieces of bytes, by piece. `files` of `size` bytes were read.
 
     `how` says how the store knows, if not by the bytes of its files alone. `unread` names files that could
-    not be read, and why.
+    not be read, and why. Of files that were read in part, `scanned` is how many bytes.
     """
 
     files: Sequence[str] = ()
     size: int = 0
+    scanned: int | None = None
     places: Mapping[bytes, Sequence[str]] = {}
     how: str = ""
     unread: Sequence[str] = ()

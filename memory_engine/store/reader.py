@@ -419,7 +419,8 @@ class LogReader:
         They are other versions of the chunks (marked, shortened, ticked off, put back by an undone compaction), chunks
         recalled from them, and the summaries of any of these. Reads the log from the earliest of them on.
         """
-        versions = await self._older(thread_id, chunk_ids)
+        brought = [row.seq for row in (await self.rows_at(thread_id, seqs)).values() if row.type in RESTORING]
+        versions = await self._older(thread_id, [*chunk_ids, *await self.chunk_ids_at(thread_id, brought)])
         known = lineage.Descent(seqs=set(seqs), events=set(event_ids), chunks={*chunk_ids, *versions})
         summaries: list[str] = []
         first = min((*seqs, *map(_seq_of_chunk, known.chunks)), default=0)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Protocol
 
 from memory_engine.core.chain import decode_event
-from memory_engine.core.events.compaction import ThreadRewound
+from memory_engine.core.events.compaction import SourceQuarantined, ThreadRewound
 from memory_engine.core.events.delivery import FactsRewound
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.records import RecordedEvent
@@ -13,6 +13,7 @@ from memory_engine.core.threads import Head
 from memory_engine.store.snapshots import Snapshots, rewound_at
 from memory_engine.store.walk import LogWalk
 
+_ONE_BY_ONE = (FactsRewound, SourceQuarantined)
 THREADS_MAX = 512
 """Threads whose rewinds are held in memory."""
 
@@ -69,7 +70,7 @@ async def read_rewinds(reader: ReadsLogs, thread_id: str, upto: int) -> Rewinds:
         (stored.seq, decode_event(thread_id, stored, reader.registry))
         async for stored in reader.walk(thread_id, upto=upto, types=REWINDING)
     ]
-    known = {one for _, event in rows if isinstance(event, FactsRewound) for one in (*event.hidden, *event.shown)}
+    known = {one for _, event in rows if isinstance(event, _ONE_BY_ONE) for one in (*event.hidden, *event.shown)}
     seqs = await reader.snapshots.seqs_of(thread_id, sorted(known))
 
     def here(ids: Sequence[str]) -> tuple[int, ...]:
@@ -79,6 +80,6 @@ async def read_rewinds(reader: ReadsLogs, thread_id: str, upto: int) -> Rewinds:
     for seq, event in rows:
         if isinstance(event, ThreadRewound):
             found.append(Rewind(seq, min(event.to, seq - 1)))
-        elif isinstance(event, FactsRewound):
+        elif isinstance(event, _ONE_BY_ONE):
             found.append(Rewind(seq, hidden=here(event.hidden), shown=here(event.shown)))
     return Rewinds(found)

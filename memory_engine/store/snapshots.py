@@ -67,7 +67,7 @@ def forgotten_at(head: Head) -> int:
     return head.marks.get(MemoryForget.event_type, 0)
 
 
-_REWINDING = "thread_rewound", "facts_rewound"
+_REWINDING = "thread_rewound", "facts_rewound", "source_quarantined"
 _DELIVERIES = frozenset({"outbox", "facts"})
 """Projections that no rewind touches: they hold what is on its way to other threads, and what has left."""
 

@@ -53,6 +53,7 @@ from memory_engine.replay.export.export import ExportReport
 from memory_engine.replay.export.importer import ImportReport
 from memory_engine.replay.export.redaction import Redaction
 from memory_engine.replay.ledger import CacheLedger
+from memory_engine.replay.quarantine import Quarantine, QuarantineReport
 from memory_engine.replay.rereduce import RereduceReport
 from memory_engine.replay.rewind import RewindReport
 from memory_engine.replay.verify import VerifyProgress
@@ -432,6 +433,8 @@ class Thread:
             originals: Callable[..., list[Chunk]]
             pause: Callable[..., Receipt]
             prepare_search: Callable[..., None]
+            quarantine: Callable[..., QuarantineReport]
+            quarantines: Callable[..., tuple[Quarantine, ...]]
             rebuild: Callable[..., ThreadInfo]
             redo_compaction: Callable[..., CompactionReport]
             release: Callable[..., Sequence[StandingHold]]
@@ -502,6 +505,10 @@ class Thread:
         def __getattr__(self, name: Literal["open"]) -> Callable[..., Opened]: ...
         @overload
         def __getattr__(self, name: Literal["originals"]) -> Callable[..., list[Chunk]]: ...
+        @overload
+        def __getattr__(self, name: Literal["quarantine"]) -> Callable[..., QuarantineReport]: ...
+        @overload
+        def __getattr__(self, name: Literal["quarantines"]) -> Callable[..., tuple[Quarantine, ...]]: ...
         @overload
         def __getattr__(self, name: Literal["rebuild"]) -> Callable[..., ThreadInfo]: ...
         @overload
@@ -613,6 +620,7 @@ class Admin:
         by: str = "",
         reason: str = "",
         dry_run: bool = False,
+        prove: bool = False,
     ) -> ErasureReport:
         """Destroy the bytes of events, by id or seq, and all derived from them: see docs/how-to/forget-and-erase.md."""
     def hold(self, *, reason: str = "", by: str = "") -> StandingHold:
@@ -623,6 +631,12 @@ class Admin:
         """Make events wait from now on, across processes and restarts, until `resume`."""
     def prepare_search(self, progress: IndexProgress | None = None) -> None:
         """Bring the index and, if there is an embedder, all vectors up to date before a first search."""
+    def quarantine(
+        self, source: str, *, release: bool = False, dry_run: bool = False, by: str = "", reason: str = ""
+    ) -> QuarantineReport:
+        """Hide what rests on a source, here and in other threads, by a recorded act; with `release` it comes back."""
+    def quarantines(self) -> tuple[Quarantine, ...]:
+        """The quarantines in force, in the order in which they began."""
     def release(self, *, reason: str = "", by: str = "") -> Sequence[StandingHold]:
         """End the holds set here, and return them; one on the thread's user or tenant ends there."""
     def resume(self, reason: str = "") -> Receipt:
@@ -1262,6 +1276,7 @@ class MemoryTools:
         *,
         viewer: Viewer | None = None,
         changes_shared: bool = False,
+        min_trust: str | None = None,
     ) -> None: ...
 
 def open(

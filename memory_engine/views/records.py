@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncIterator, Collection
 from typing import Generic, TypeVar, cast
 
+from memory_engine.core.chain import decode_event
 from memory_engine.core.events.base import Event
 from memory_engine.core.records import RecordedEvent
 from memory_engine.errors import ThreadNotFound
@@ -71,7 +72,8 @@ class Records(Generic[R]):
         """The events at these seqs, by seq."""
         reader = self._thread.kernel.reader
         stored = await reader.rows_at(self._thread.id, seqs)
-        return {seq: cast("Event", reader.decode(self._thread.id, row).event) for seq, row in stored.items()}
+        decoded = ((seq, decode_event(self._thread.id, row, reader.registry)) for seq, row in stored.items())
+        return {seq: cast("Event", event) for seq, event in decoded}
 
     async def history(self, *kinds: type[Event]) -> AsyncIterator[RecordedEvent]:
         """All events of these kinds that no rewind took back, oldest first, whatever came of them."""

@@ -110,12 +110,6 @@ def stored_from(row: asyncpg.Record, place: int) -> StoredWords:
     return place, row["kind"].decode(), row["key"].decode(), row["at_us"], row["ended"], row["terms"].decode()
 
 
-def from_stored(row: StoredWords) -> Waiting:
-    """The same, analysed."""
-    place, kind, key, at_us, ended, stored = row
-    return waiting_from(place, kind, key, (at_us, ended), stored)
-
-
 def sum_before(rows: str, order: str) -> str:
     """How many characters (see `within`) are read before those of a row of `rows`, as an expression.
 
@@ -129,7 +123,7 @@ def sum_before(rows: str, order: str) -> str:
 async def read_waiting(stored: Sequence[StoredWords], count: int) -> tuple[Sequence[Waiting], int]:
     """Analysed passages, analysed in a worker thread if they are many, and how many of `count` are left."""
     chars = sum(len(row[-1]) for row in stored)
-    found = await aside(lambda: [from_stored(row) for row in stored], items=chars // CHARS_AN_ITEM)
+    found = await aside(lambda: [waiting_from(row) for row in stored], items=chars // CHARS_AN_ITEM)
     return found, count - len(stored)
 
 

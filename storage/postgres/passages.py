@@ -21,10 +21,11 @@ from memory_engine.storage.passage_rows import (
     WORDS_CHARS_MAX,
     StoredWords,
     Waiting,
+    waiting_from,
     within,
 )
 from memory_engine.storage.postgres.among import in_pieces, look_up_among, members, vectors_among, waiting_in
-from memory_engine.storage.postgres.passage_reader import CHARS_AN_ITEM, IndexReader, filter_of, from_stored, waiting
+from memory_engine.storage.postgres.passage_reader import CHARS_AN_ITEM, IndexReader, filter_of, waiting
 from memory_engine.storage.postgres.pool import Connection, Pool, T, Work
 from memory_engine.storage.postgres.reads import Reads
 from memory_engine.storage.postgres.rows import array_of, as_bytes, in_schema, term_key, tid_of
@@ -330,7 +331,7 @@ class PostgresPassages:
 
 def _analysed(stored: Sequence[StoredWords]) -> tuple[list[Waiting], Mapping[bytes, list[int]]]:
     """Passages with their words, and the places of each word."""
-    some = [from_stored(row) for row in stored]
+    some = [waiting_from(row) for row in stored]
     places: defaultdict[bytes, list[int]] = defaultdict(list)
     for one in some:
         for term in dict.fromkeys(one.words.split()):

@@ -5,7 +5,7 @@ bytes that no page uses are zeroed (see `wiping`).
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +30,10 @@ else:
 
 THROUGH_THE_KEY = "the file was written anew from its rows, and these were read through its key"
 """How a proof finds that an encrypted file holds no erased content."""
+WHOLE_MAX = 64 * 2**20
+"""Bytes of a file that is always read whole: that takes some tenths of a second."""
+SAMPLE = 64, 256 * 2**10
+"""Stretches of a larger one that are read in any case, and the bytes of each."""
 _ROWS_AT_ONCE = 256
 _ACT_COLUMNS = "id, kind, plan, asked_by, reason, asked_at_us, done_at_us, outcome"
 
@@ -93,8 +97,12 @@ def find_bytes(path: str, pieces: Sequence[bytes]) -> Traces:
     Graphs that an older release left next to it are searched too, if they could not be deleted. If no such
     process can be started, nothing is read, and `unread` says so: read here, the file would lose SQLite's locks on it.
     """
+    return _found_in((Path(path), Path(f"{path}-wal"), *sorted(Path(f"{path}-graphs").glob("*"))), pieces)
+
+
+def _found_in(paths: Sequence[Path], pieces: Sequence[bytes]) -> Traces:
     files: dict[str, int] = {}
-    for file in (Path(path), Path(f"{path}-wal"), *sorted(Path(f"{path}-graphs").glob("*"))):
+    for file in paths:
         with suppress(FileNotFoundError):
             files[str(file)] = file.stat().st_size
     sought = "\n".join(piece.hex() for piece in pieces)
@@ -107,6 +115,53 @@ def find_bytes(path: str, pieces: Sequence[bytes]) -> Traces:
     for name, offset, n in hits:
         places.setdefault(pieces[n], []).append(f"{Path(name).name} at byte {offset:,}")
     return Traces(files=tuple(files), size=sum(files.values()), places=places)
+
+
+def noting(path: str, pages: set[int]) -> Callable[[], None]:
+    """A function that adds the pages which were written to a file since its last call; see `wiping.Written`."""
+    return wiping.Written(path, pages).read
+
+
+def find_bytes_in_part(path: str, pieces: Sequence[bytes], unique: Sequence[bytes], pages: Collection[int]) -> Traces:
+    """Find pieces in some pages of a file, in its free ones and in its write-ahead log; `unique` ones in a sample too.
+
+    As `find_bytes` otherwise. Where the pages cannot be told apart, it reads everything.
+    """
+    log = Path(f"{path}-wal")
+    needles = {"needles": [one.hex() for one in pieces], "unique": [one.hex() for one in unique]}
+    asked = {"pages": sorted(pages), **needles, "sample": SAMPLE}
+    try:
+        answer = wiping.answer("part", path, told=msgspec.json.encode(asked))
+        found = msgspec.json.decode(answer, type=tuple[list[tuple[int, str]], int] | None)
+    except (wiping.UnknownPages, msgspec.MsgspecError):
+        found = None
+    if found is None:
+        return find_bytes(path, pieces)
+    places: dict[bytes, list[str]] = {}
+    for offset, piece in found[0]:
+        places.setdefault(bytes.fromhex(piece), []).append(f"{Path(path).name} at byte {offset:,}")
+    logged = _found_in([log], pieces)
+    for piece, more in logged.places.items():
+        places.setdefault(piece, []).extend(more)
+    size = Path(path).stat().st_size
+    return Traces(
+        files=(path, *logged.files),
+        size=size + logged.size,
+        scanned=found[1] + logged.size,
+        places=places,
+        unread=logged.unread,
+    )
+
+
+def left_in_index(raw: sqlite3.Connection, thread_ids: Collection[str], texts: Sequence[Sequence[str]]) -> list[str]:
+    """The entries of the full-text index of these threads that hold all words of a text and have no passage."""
+    if raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'passages'").fetchone() is None:
+        return []
+    condition = f"id IN ({', '.join('?' * len(thread_ids))})"
+    found = raw.execute(f"SELECT tid, tenant_id FROM threads WHERE {condition}", [*thread_ids]).fetchall()
+    sought = [words for words in texts if words]
+    left = (place for tid, tenant in found for words in sought for place in passages.orphans(raw, tid, tenant, words))
+    return list(dict.fromkeys(left))
 
 
 def find_in_rows(raw: sqlite3.Connection, pieces: Sequence[bytes]) -> dict[bytes, list[str]]:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
@@ -167,6 +167,7 @@ class NoWriter:
 
     is_unused = False
     failed = None
+    noting: tuple[Callable[[], None], ...] = ()
 
     def submit(self, unit: CommitUnit, *, at_once: bool = False) -> "asyncio.Future[None]":
         """Refuse a unit."""
@@ -193,7 +194,7 @@ class NoWriter:
         """Refuse to delete and to erase."""
         raise ReadOnly("an administrative act")
 
-    async def wipe(self) -> bool:
+    async def wipe(self, _pages: Collection[int] | None = None) -> bool:
         """Refuse to write to the file."""
         raise ReadOnly("an administrative act")
 

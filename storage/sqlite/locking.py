@@ -21,6 +21,8 @@ _POLL_FIRST_S = 0.00005
 _POLL_S = 0.0005
 """Between two looks of the others, and of the next in turn once it has waited long."""
 _LONG_S = 0.05
+_LOOK_S = 0.001
+"""For so long after a look at other processes and at the store's file, a block of a burst begins without one."""
 
 
 class FileLock:
@@ -39,6 +41,7 @@ class FileLock:
         self._timeout_s = timeout_s
         self._watched: tuple[int, int] | None = None
         self.marks = 0
+        self._looked_s = 0.0
         self._open()
         self._keep_s = 0.0
         self._kept: threading.Timer | None = None
@@ -57,24 +60,35 @@ class FileLock:
         return self
 
     def try_enter(self) -> bool:
-        """Begin a block if that is possible at once; `leave` ends it. Raises `StoreReplaced`."""
+        """Begin a block if that is possible at once; `leave` ends it. Raises `StoreReplaced`.
+
+        In a burst of blocks, the store's file and the queue are looked at once a millisecond: each look is a call of
+        the system, and the end of every block looks at the file anyway.
+        """
         self._keep_s = 0.0
+        now = time.monotonic()
+        looks = now - self._looked_s >= _LOOK_S
         is_held = self._kept is not None and self._is_still_held()
-        if not (is_held or (self._line.is_empty() and _try_lock(self._descriptor))):
+        if not (is_held or ((not looks or self._line.is_empty()) and _try_lock(self._descriptor))):
             return False
-        if not self._is_in_place():
+        if not self._is_in_place(fully=looks):
             _unlock(self._descriptor)
             return False
-        self._begin()
+        if looks:
+            self._begin()
+            self._looked_s = now
         return True
 
-    def _is_in_place(self) -> bool:
-        """Whether the file that is locked is the one that others find. Takes its length."""
+    def _is_in_place(self, *, fully: bool = True) -> bool:
+        """Whether the file that is locked is the one that others find. Takes its length.
+
+        `fully`: it may also have been renamed; without that, only one that was removed or replaced is noticed.
+        """
         try:
-            found = os.stat(self._lock_path)  # noqa: PTH116 - as in `_stat`
+            found = os.stat(self._lock_path) if fully else os.fstat(self._descriptor)  # noqa: PTH116 - as in `_stat`
         except OSError:
             return False
-        if (found.st_dev, found.st_ino) != self._own:
+        if not found.st_nlink or (found.st_dev, found.st_ino) != self._own:
             return False
         self.marks = found.st_size
         return True

@@ -3,10 +3,10 @@
 Removed and moved rows leave copies in free pages, in the gaps of pages and behind the ends of overflow chains, where
 nothing overwrites them. Here they become zeros, and nothing that SQLite reads is touched.
 
-It runs as a program of its own, `python pages.py dirty FILE` or `zero FILE`: a process that closes a second descriptor
-of the file would lose the locks that SQLite holds on it. It needs the standard library alone. While it looks for pages
-anybody may write; while it zeroes some, the caller keeps all others from that. The file format:
-https://sqlite.org/fileformat2.html
+It runs as a program of its own, `python pages.py dirty FILE`, `zero FILE`, `find FILE…` or `part FILE`: a process that
+closes a second descriptor of the file would lose the locks that SQLite holds on it. It needs the standard library
+alone. While it looks for pages anybody may write; while it zeroes some, the caller keeps all others from that. The file
+format: https://sqlite.org/fileformat2.html
 """
 
 import json
@@ -63,13 +63,34 @@ class Pages:
             found[trunk] = 8 + 4 * len(leaves)
         return found
 
-    def dirty(self) -> list[int]:
-        """The pages that know of unused bytes which are not zero; those too that make no sense while others write."""
+    def dirty(self, some: Iterable[int] | None = None) -> list[int]:
+        """The pages that know of unused bytes which are not zero; those too that make no sense while others write.
+
+        With `some`, only these and the free list are looked at.
+        """
+        listed = self.listed_now()
+        pages = range(1, self.count + 1) if some is None else sorted({*some, *listed})
+        return [page for page in pages if self._is_dirty(page, listed)]
+
+    def listed_now(self) -> Mapping[int, int]:
+        """The pages of the free list; none where it makes no sense while others write."""
         try:
-            listed = self.listed()
+            return self.listed()
         except _NONSENSE:
-            listed = {}
-        return [page for page in range(1, self.count + 1) if self._is_dirty(page, listed)]
+            return {}
+
+    def stretches(self, some: Iterable[int]) -> Iterator[tuple[int, int]]:
+        """The offset and the end of each run of neighbouring pages, of these and of the free list."""
+        pages = sorted({page for page in (*some, *self.listed_now()) if 1 <= page <= self.count})
+        first = before = 0
+        for page in pages:
+            if page != before + 1:
+                if before:
+                    yield (first - 1) * self.size, before * self.size
+                first = page
+            before = page
+        if before:
+            yield (first - 1) * self.size, before * self.size
 
     def _is_dirty(self, page: int, listed: Mapping[int, int]) -> bool:
         try:
@@ -160,17 +181,17 @@ def _varint(data: "mmap.mmap | bytes", at: int) -> tuple[int, int]:
     return value << 8 | data[at], at + 1
 
 
-def dirty(path: str) -> list[int]:
+def dirty(path: str, some: Iterable[int] | None = None) -> list[int]:
     """Return the pages of a database that have to be zeroed. Others may write to it meanwhile.
 
-    Raises `UnknownFormat` for a file with another layout. If the file gets shorter meanwhile, the system ends the
-    process: run it as a program of its own.
+    With `some`, only these and free pages are looked at. Raises `UnknownFormat` for a file with another layout. If the
+    file gets shorter meanwhile, the system ends the process: run it as a program of its own.
     """
     with open(path, "rb") as file:  # noqa: PTH123 - starts in milliseconds
         if not os.fstat(file.fileno()).st_size:
             return []
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return Pages(data).dirty()
+            return Pages(data).dirty(some)
 
 
 def zero(path: str, pages: Iterable[int]) -> int:
@@ -234,6 +255,34 @@ def found(paths: Iterable[str], needles: Iterable[bytes]) -> list[tuple[str, int
     return hits
 
 
+def found_in_part(
+    path: str, pages: Iterable[int], needles: Iterable[bytes], unique: Iterable[bytes], sample: tuple[int, int]
+) -> tuple[list[tuple[int, str]], int]:
+    """Find byte strings in some pages of a database and in its free pages; those that are `unique` in a sample too.
+
+    The sample is a number of stretches, of a number of bytes each, spread evenly.
+
+    Returns the offset of each hit with the byte string in hexadecimal digits, and how many bytes were searched. Raises
+    `UnknownFormat` for a file with another layout.
+    """
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:  # noqa: PTH123 - as above
+        places = [(first, end, tuple(needles)) for first, end in Pages(data).stretches(pages)]
+        count, size = sample
+        if count:
+            step = max(size, len(data) // count)
+            begin = int.from_bytes(os.urandom(8), "big") % step - step  # not the same stretches each time
+            spread = ((max(0, at), min(at + size, len(data))) for at in range(begin, len(data), step))
+            places += [(first, end, tuple(unique)) for first, end in spread if first < end]
+        hits: list[tuple[int, str]] = []
+        for first, end, wanted in places:
+            for needle in wanted:
+                at = data.find(needle, first, end)
+                while at >= 0 and len(hits) < _HITS_MAX:
+                    hits.append((at, needle.hex()))
+                    at = data.find(needle, at + 1, end)
+        return hits, sum(end - first for first, end, _ in places)
+
+
 def main() -> int:
     """Do what the first argument says to the files that follow; the outcome is a line of JSON."""
     act, *paths = sys.argv[1:]
@@ -243,9 +292,17 @@ def main() -> int:
     if hasattr(os, "nice"):
         os.nice(_NICE)
     if act == "dirty":
+        some = sys.stdin.read()
         try:
-            sys.stdout.write(json.dumps(dirty(paths[0])))
+            sys.stdout.write(json.dumps(dirty(paths[0], json.loads(some) if some else None)))
         except UnknownFormat:
+            sys.stdout.write("null")
+    elif act == "part":
+        asked = json.load(sys.stdin)
+        needles, unique = ([bytes.fromhex(one) for one in asked[name]] for name in ("needles", "unique"))
+        try:
+            sys.stdout.write(json.dumps(found_in_part(paths[0], asked["pages"], needles, unique, asked["sample"])))
+        except _NONSENSE:
             sys.stdout.write("null")
     else:
         needles = [bytes.fromhex(line) for line in sys.stdin.read().split()]

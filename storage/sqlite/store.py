@@ -5,8 +5,8 @@ import logging
 import math
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -36,17 +36,20 @@ from memory_engine.store.protocol import (
     CommitUnit,
     Copied,
     Migrated,
+    StoredText,
     StoreStats,
     Traces,
 )
 
 if TYPE_CHECKING:
-    from memory_engine.storage.sqlite import backup, erasing, reading
+    from memory_engine.storage.sqlite import backup, erasing, reading, texts
     from memory_engine.storage.sqlite import faults as faulty
     from memory_engine.storage.sqlite.faults import FaultPlan
     from memory_engine.store.keys import Key
 else:
-    backup, erasing, faulty, reading = lazy_modules("memory_engine.storage.sqlite", "backup erasing faults reading")
+    backup, erasing, faulty, reading, texts = lazy_modules(
+        "memory_engine.storage.sqlite", "backup erasing faults reading texts"
+    )
 
 T = TypeVar("T")
 
@@ -226,6 +229,37 @@ class SQLiteStore(TableStore):
     async def wipe(self) -> bool:
         """Zero what deleted and erased rows have left in the file; whether no reader of old pages was in the way."""
         return await self._writer.wipe()
+
+    @property
+    def is_large(self) -> bool:
+        """Whether reading the whole file takes longer than a moment, and a part of it can be told apart."""
+        return size_of(self._path) > erasing.WHOLE_MAX and not self._file.is_encrypted
+
+    @contextmanager
+    def noting(self, pages: set[int]) -> Iterator[None]:
+        """A block in which the pages that jobs write to the file are added to a set."""
+        note = erasing.noting(self._path, pages)
+        self._writer.noting += (note,)
+        try:
+            yield
+        finally:
+            self._writer.noting = tuple(other for other in self._writer.noting if other is not note)
+
+    async def wipe_part(self, pages: Collection[int]) -> bool:
+        """Zero what such rows have left in these pages and in free ones; whether no reader was in the way."""
+        return await self._writer.wipe(pages)
+
+    async def traces_in_part(self, pieces: Sequence[bytes], unique: Sequence[bytes], pages: Collection[int]) -> Traces:
+        """Look for pieces in some pages, free ones and the write-ahead log; for `unique` ones also in a sample."""
+        return await asyncio.to_thread(erasing.find_bytes_in_part, self._path, pieces, unique, pages)
+
+    async def left_in_index(self, thread_ids: Collection[str], texts: Sequence[Sequence[str]]) -> Sequence[str]:
+        """The entries of the full-text index of these threads that hold all words of a text and have no passage."""
+        return await self._read(lambda raw: erasing.left_in_index(raw, thread_ids, texts))
+
+    def texts_of(self, thread_ids: Collection[str]) -> AsyncIterator[Sequence[StoredText]]:
+        """The values of these threads, and of the acts."""
+        return texts.stored_texts(self._read, thread_ids)
 
     def moved(self) -> None:
         """Go on on the running event loop: nothing that the one before was to call will be called."""

@@ -1,9 +1,11 @@
 """The values of rows that may hold people's words, some at a time: for a proof that reads a file's contents."""
 
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
+from memory_engine.storage import passages
+from memory_engine.storage.sqlite.schema import position
 from memory_engine.store.protocol import StoredText, TextTable
 
 _BYTES_AT_ONCE = 4 * 2**20
@@ -34,11 +36,23 @@ class _Row(NamedTuple):
     values: tuple[bytes | None, ...]
 
 
+class _TextPart(NamedTuple):
+    """Rows of a table to read: all, or those that a condition selects."""
+
+    table: str
+    where: str = ""
+    values: tuple[object, ...] = ()
+
+
 async def stored_texts(
     read: Callable[[Callable[[sqlite3.Connection], Sequence[StoredText]]], Awaitable[Sequence[StoredText]]],
+    thread_ids: Collection[str] | None = None,
 ) -> AsyncIterator[Sequence[StoredText]]:
-    """All such values, by a function that runs a query. Between two pages others may write."""
-    reading = _TextPages()
+    """All such values, by a function that runs a query. Between two pages others may write.
+
+    With `thread_ids`, those of these threads and of what belongs to no thread.
+    """
+    reading = _TextPages(thread_ids)
     while not reading.is_done:
         yield await read(reading.page)
 
@@ -46,8 +60,9 @@ async def stored_texts(
 class _TextPages:
     """How far the tables were read."""
 
-    def __init__(self) -> None:
-        self._tables = list(_TABLES)
+    def __init__(self, thread_ids: Collection[str] | None) -> None:
+        self._thread_ids = thread_ids
+        self._parts = [_TextPart(name) for name in _TABLES] if thread_ids is None else None
         self._after: tuple[object, ...] = ()
         self._threads: dict[int, str] = {}
         self._spilled: dict[tuple[int, bytes], tuple[str, int, str, int]] = {}
@@ -55,14 +70,17 @@ class _TextPages:
     @property
     def is_done(self) -> bool:
         """Whether everything was read."""
-        return not self._tables
+        return self._parts == []
 
     def page(self, raw: sqlite3.Connection) -> Sequence[StoredText]:
         """The next values: of at most some hundred rows, or a few megabytes."""
-        name = self._tables[0]
-        rows = self._rows(raw, name, _TABLES[name])
+        if self._parts is None:
+            self._parts = _parts_of(raw, self._thread_ids or ())
+        part = self._parts[0]
+        name = part.table
+        rows = self._rows(raw, part, _TABLES[name])
         if not rows:
-            del self._tables[0]
+            del self._parts[0]
         self._after = rows[-1].key if rows else ()
         about = [self._about(raw, row) for row in rows]
         return [
@@ -72,18 +90,21 @@ class _TextPages:
             if (value := row.values[n])
         ]
 
-    def _rows(self, raw: sqlite3.Connection, name: str, table: TextTable) -> list[_Row]:
-        """The rows of a table behind the last one that was read."""
+    def _rows(self, raw: sqlite3.Connection, part: _TextPart, table: TextTable) -> list[_Row]:
+        """The rows of a part behind the last one that was read."""
+        name = part.table
         if raw.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (name,)).fetchone() is None:
             return []  # of an older release, or of a file without searches
         key, count = ", ".join(f"r.{column}" for column in table.key), len(table.key)
-        behind = f"WHERE ({key}) > ({', '.join('?' * count)})" if self._after else ""
+        conditions = [part.where] if part.where else []
+        conditions += [f"({key}) > ({', '.join('?' * count)})"] if self._after else []
+        behind = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         # as bytes: SQLite casts a text to what is stored of it, also where that is damaged
         values = ", ".join(f"CAST(r.{column} AS BLOB)" for column in table.columns)
         rows: list[_Row] = []
         size = 0
         found = f"SELECT {key}, {table.tid}, {table.event}, {values} FROM {name} r {behind}"
-        for row in raw.execute(f"{found} ORDER BY {key} LIMIT {table.rows}", self._after):
+        for row in raw.execute(f"{found} ORDER BY {key} LIMIT {table.rows}", (*part.values, *self._after)):
             held = row[count + 5 :]
             tid, seq, type_, version, spilled = row[count : count + 5]
             rows.append(_Row(row[:count], tid, seq, type_, version, spilled, held))
@@ -110,3 +131,30 @@ class _TextPages:
             return self._spilled.get((row.tid, row.spilled), about)
         self._spilled[row.tid, row.spilled] = about
         return about
+
+
+def _parts_of(raw: sqlite3.Connection, thread_ids: Collection[str]) -> list[_TextPart]:
+    """The rows of some threads, and those of no thread."""
+    tids = [tid for name in thread_ids for (tid,) in raw.execute("SELECT tid FROM threads WHERE id = ?", (name,))]
+    views, of_view = list(_views(raw)), "r.projection = ? AND r.version = ? AND r.tid = ?"
+    parts = [_TextPart("acts")]
+    for tid in tids:
+        parts += [
+            _TextPart("events", "r.pos >= ? AND r.pos < ?", (position(tid, 0), position(tid + 1, 0))),
+            _TextPart("blobs", "r.tid = ?", (tid,)),
+            *(_TextPart("projection_rows", of_view, (*view, tid)) for view in views),
+            _TextPart("passages", "r.pos >= ? AND r.pos < ?", (passages.base(tid), passages.base(tid + 1))),
+            _TextPart("threads", "r.tid = ?", (tid,)),
+        ]
+    return parts
+
+
+def _views(raw: sqlite3.Connection) -> Iterator[tuple[str, int]]:
+    """The views that have rows: one look into the index of the table for each."""
+    found = raw.execute("SELECT projection, version FROM projection_rows ORDER BY 1, 2 LIMIT 1").fetchone()
+    while found is not None:
+        yield found
+        query = (
+            "SELECT projection, version FROM projection_rows WHERE (projection, version) > (?, ?) ORDER BY 1, 2 LIMIT 1"
+        )
+        found = raw.execute(query, found).fetchone()

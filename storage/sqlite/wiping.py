@@ -5,12 +5,15 @@ zeroed some at a time, each time in the lock and with an empty write-ahead log: 
 page. A commit at the end of each step makes every connection read the pages again, so none writes an old copy again.
 Other processes may carry remains from a page that is still to be zeroed to another one. So the last step zeroes the
 pages that the last look found and all that were written since that look began (`Watch`).
+
+An act that destroys little looks at some pages only: those that its own transactions wrote (`Written`), and free ones.
 """
 
 import sqlite3
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,12 +41,16 @@ class UnknownPages(Exception):
     """The pages of the file cannot be examined, or not by a separate process."""
 
 
-def dirty_pages(path: str) -> list[int]:
-    """The pages with unused bytes that are not zero: one reading of the file. Raises `UnknownPages`."""
+def dirty_pages(path: str, some: Collection[int] | None = None) -> list[int]:
+    """The pages with unused bytes that are not zero: one reading of the file, or of `some` pages and the free ones.
+
+    Raises `UnknownPages`.
+    """
     if sys.platform == "win32":  # there a lock cannot be shared
         raise UnknownPages
     try:
-        return msgspec.json.decode(answer("dirty", path), type=list[int])
+        asked = b"" if some is None else msgspec.json.encode(sorted(some))
+        return msgspec.json.decode(answer("dirty", path, told=asked), type=list[int])
     except msgspec.MsgspecError as error:
         raise UnknownPages from error
 
@@ -101,6 +108,37 @@ class PageWiper:
             raise UnknownPages from error
 
 
+class Written:
+    """The pages that were written to a database, added to `pages`: read from its write-ahead log, and on from there.
+
+    Read in the lock, after a transaction and before anyone can begin the log again.
+    """
+
+    def __init__(self, path: str, pages: set[int]) -> None:
+        self._log = Path(f"{path}-wal")
+        self._pages = pages
+        self._salts: tuple[object, ...] = ()
+        self._at = 0
+
+    def read(self) -> None:
+        """Add the pages that the log names since the last reading; all of a log that has begun again."""
+        # SQLite holds its locks on other files: this one may be opened and closed
+        with suppress(FileNotFoundError), self._log.open("rb") as file:
+            header = file.read(_LOG_HEADER.size)
+            if len(header) < _LOG_HEADER.size:
+                return
+            (size, *salts) = _LOG_HEADER.unpack(header)
+            if tuple(salts) != self._salts:
+                self._salts, self._at = tuple(salts), _LOG_HEADER.size
+            file.seek(self._at)
+            while len(frame := file.read(_FRAME.size)) == _FRAME.size:
+                (page, *salted) = _FRAME.unpack(frame)
+                if salted != salts:  # of an older log, at the same place
+                    break
+                self._pages.add(page)
+                self._at = file.seek(size, 1)
+
+
 class Watch:
     """The pages written to a database from now on. Begins in the lock, with an empty write-ahead log.
 
@@ -109,26 +147,17 @@ class Watch:
     """
 
     def __init__(self, path: str) -> None:
-        self._log = Path(f"{path}-wal")
+        self._pages: set[int] = set()
+        self._written = Written(path, self._pages)
         self._reader = sqlite3.connect(plain_path(path), isolation_level=None, check_same_thread=False)
         self._reader.execute("BEGIN")
         self._reader.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
 
     def written(self) -> set[int]:
         """The pages that were written. Asked in the lock, which ends it."""
-        with self._log.open("rb") as file:  # SQLite holds its locks on other files: this one may be opened and closed
-            header = file.read(_LOG_HEADER.size)
-            pages: set[int] = set()
-            if len(header) == _LOG_HEADER.size:
-                (size, *salts) = _LOG_HEADER.unpack(header)
-                while len(frame := file.read(_FRAME.size)) == _FRAME.size:
-                    (page, *salted) = _FRAME.unpack(frame)
-                    if salted != salts:  # of an older log, at the same place
-                        break
-                    pages.add(page)
-                    file.seek(size, 1)
+        self._written.read()
         self.close()
-        return pages
+        return self._pages
 
     def close(self) -> None:
         """Let go of the log."""

@@ -6,7 +6,7 @@ import math
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -28,6 +28,7 @@ else:
     rekeying, wiping = lazy_modules("memory_engine.storage.sqlite", "rekeying wiping")
 
 T = TypeVar("T")
+_Some = Collection[int] | None
 _UNDONE = object()
 """The outcome of a unit that was not committed, nor refused."""
 
@@ -80,13 +81,11 @@ class Writer:
         syncs: bool,
     ) -> None:
         self._file, path = file, file.path
-        self._connection = connection
+        self._connection, self._lock = connection, lock
         self._busy_ms = self._timeout_ms = round(busy_timeout_s * 1000)
         self._syncs = syncs
-        self._slow = 0
+        self._slow = self._written = 0
         self._restarts = True
-        self._written = 0
-        self._lock = lock
         self._transactions = transactions
         self._path = path
         self._wiping = OfLoop(asyncio.Lock)
@@ -94,13 +93,13 @@ class Writer:
         self._jobs: deque[tuple[Callable[[sqlite3.Connection], object], asyncio.Future[object]]] = deque()
         self._busy = False
         self._reads = 0
-        self._was_job = False
-        self._crowded = False
+        self._was_job = self._crowded = False
         self._idle: list[asyncio.Future[None]] = []
         self.failed: StorageFailed | EngineClosed | None = None
         self._commits = 0
         self._seen = Generation(path).number
         self._turn_ends_s = 0.0
+        self.noting: tuple[Callable[[], None], ...] = ()  # called after each transaction of a job, in the lock
         self._turn = 0
         """The number of event loops before: whoever began on one of these does not go on here."""
         self._tidy()
@@ -204,10 +203,10 @@ class Writer:
         """Run a transaction that deletes or erases, and notify all processes of it."""
         await self._job(lambda raw: self._administer(raw, work))
 
-    async def wipe(self) -> bool:
+    async def wipe(self, pages: _Some = None) -> bool:
         """Destroy the bytes of deleted and erased rows (see `wiping`); whether no reader of old pages was in the way.
 
-        Units are committed between its steps. One at a time: each holds a reader that would be in another's way.
+        With `pages`, in these and free ones. Units are committed in between. One at a time: each holds a reader.
         """
         async with self._wiping.here:
             try:
@@ -216,12 +215,12 @@ class Writer:
                 with Made[wiping.PageWiper]() as made:
                     wiper = await made.beside(lambda: wiping.PageWiper(self._path, self._lock.descriptor))
                     for rounds_left in reversed(range(wiping.ROUNDS)):
-                        dirty = await self._last_step(wiper, at_any_size=not rounds_left)
+                        dirty = await self._last_step(wiper, pages, at_any_size=not rounds_left)
                         if dirty is None:
                             return True
                         for at in range(0, len(dirty), wiping.STEP):
-                            some = dirty[at : at + wiping.STEP]
-                            if not await self._tried(partial(self._zero, wiper=wiper, pages=some)):
+                            zero = partial(self._zero, wiper=wiper, pages=dirty[at : at + wiping.STEP])
+                            if not await self._tried(zero):
                                 return False
             except wiping.UnknownPages:
                 return await self._job(self._rewrite)
@@ -232,7 +231,7 @@ class Writer:
         async with self._wiping.here:
             return await self._job(lambda raw: self._rekey(raw, made, copied))
 
-    async def _last_step(self, wiper: "wiping.PageWiper", *, at_any_size: bool) -> Sequence[int] | None:
+    async def _last_step(self, wiper: "wiping.PageWiper", pages: _Some, *, at_any_size: bool) -> Sequence[int] | None:
         """Look for pages to zero. If they are few, zero them, and end; `None` if that is done, else what is left to do.
 
         With `at_any_size` they need not be few.
@@ -240,11 +239,11 @@ class Writer:
         with Made[wiping.Watch]() as made:
             if not await self._tried(partial(self._watch, into=made)):
                 return ()
-            dirty = await finished(asyncio.to_thread(wiping.dirty_pages, self._path))
+            dirty = await finished(asyncio.to_thread(wiping.dirty_pages, self._path, pages))
             if len(dirty) > wiping.STEP and not at_any_size:
                 return dirty
-            done = await self._job(partial(self._zero_last, wiper=wiper, pages=dirty, watch=made.taken))
-            return None if done else ()
+            last = partial(self._zero_last, wiper=wiper, pages=dirty, watch=made.taken)
+            return None if await self._job(last) else ()
 
     async def _tried(self, work: Callable[[sqlite3.Connection], bool]) -> bool:
         """Run a job until it succeeds, some times; others write in between."""
@@ -429,6 +428,8 @@ class Writer:
                     raw.execute("ROLLBACK")
                 raise
             self._written += ROW_BYTES * (raw.total_changes - before)
+            for note in self.noting:
+                note()
             return result
 
     def _watch(self, raw: sqlite3.Connection, into: "Made[wiping.Watch]") -> bool:

@@ -182,11 +182,17 @@ class QuantizedVectors:
         return rows
 
     def _products(self, rows: "Numbers", unit: "NDArray[np.float32]") -> "NDArray[np.float32]":
-        """The dot product of each row with a vector, of few rows at a time: of fours, as the library adds them up."""
-        numbers, each = rows.astype(self._numpy.float32), max(1, MULTIPLIED // self.dimension // 4 * 4)
-        whole = len(rows) // each * each
+        """The dot product of each row with a vector, of few rows at a time.
+
+        The library adds up rows in fours, and the one to three after them in another order: with rows of zeros these
+        are four, too, and a product is the same to the last bit whatever rows are multiplied with it.
+        """
+        numpy, each = self._numpy, max(4, MULTIPLIED // self.dimension // 4 * 4)
+        numbers = numpy.zeros((-(-len(rows) // 4) * 4, self.dimension), numpy.float32)
+        numbers[: len(rows)] = rows
+        whole = len(numbers) // each * each
         stacked = numbers[:whole].reshape(-1, each, self.dimension) @ unit
-        return self._numpy.concatenate([stacked.ravel(), numbers[whole:] @ unit])
+        return numpy.concatenate([stacked.ravel(), numbers[whole:] @ unit])[: len(rows)]
 
     def _found(self, held: _CodedRows, among: Collection[int]) -> "NDArray[np.int64]":
         """The positions of the vectors of these places, if they exist."""

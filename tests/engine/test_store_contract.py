@@ -1,6 +1,7 @@
 """Every back end keeps the storage contract."""
 
 import functools
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from memory_engine.testing import FaultyStore
 from memory_engine.testing.contract_views import StoreFactory
 from memory_engine.testing.store_contract import StoreContract
 from tests.postgres_pooler import pooled_url
-from tests.postgres_server import new_url
+from tests.postgres_server import emptied_schema, new_url
 from tests.trust.sealing import RAW, sealed
 
 
@@ -65,15 +66,22 @@ class TestSQLiteStoreInFull(StoreContract):
         return functools.partial(SQLiteStore.open, str(tmp_path / "store.db"), durability="full")
 
 
+@pytest.fixture
+async def schema() -> AsyncIterator[str]:
+    """A schema without a row. That a store makes one is for `tests/postgres` to see."""
+    async with emptied_schema() as name:
+        yield name
+
+
 class TestPostgresStore(StoreContract):
-    """PostgreSQL, with a schema of its own for each test."""
+    """PostgreSQL, in an empty schema for each test."""
 
     persistent = True
 
     @pytest.fixture
-    def store_factory(self) -> StoreFactory:
+    def store_factory(self, schema: str) -> StoreFactory:
         """One schema for the test."""
-        return functools.partial(PostgresStore.open, new_url())
+        return functools.partial(PostgresStore.open, new_url(schema=schema))
 
 
 class TestPostgresStoreUnprepared(StoreContract):
@@ -82,9 +90,9 @@ class TestPostgresStoreUnprepared(StoreContract):
     persistent = True
 
     @pytest.fixture
-    def store_factory(self) -> StoreFactory:
+    def store_factory(self, schema: str) -> StoreFactory:
         """One schema for the test."""
-        return functools.partial(PostgresStore.open, new_url(prepared="no"))
+        return functools.partial(PostgresStore.open, new_url(schema=schema, prepared="no"))
 
 
 class TestPostgresStoreBehindAPooler(StoreContract):
@@ -93,9 +101,9 @@ class TestPostgresStoreBehindAPooler(StoreContract):
     persistent = True
 
     @pytest.fixture
-    def store_factory(self) -> StoreFactory:
+    def store_factory(self, schema: str) -> StoreFactory:
         """One schema for the test."""
-        return functools.partial(PostgresStore.open, pooled_url())
+        return functools.partial(PostgresStore.open, pooled_url(schema=schema))
 
 
 class TestFaultyStore(StoreContract):

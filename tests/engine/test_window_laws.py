@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import CompactionPolicy, Context, EngineConfig, Event, Thread
 from memory_engine import events as e
+from memory_engine.core.json_form import as_data
 from memory_engine.errors import ContextBudgetError
 from tests.conversations import NEVER
 
@@ -18,13 +19,14 @@ OFTEN = EngineConfig(compaction=CompactionPolicy(threshold=6, tokens_min=0, keep
 """Compacts far more often than any of the budgets below asks for."""
 
 WORDS = "plum lathe onyx tide ferry moss quill ember gorge velvet".split()
-SAID = st.tuples(st.sampled_from("uatlx"), st.integers(1, 60))
-"""A message of a person, an answer, a call with its result, a long result, a critical note; and its words."""
+SAID = st.tuples(st.sampled_from("uatlwx"), st.integers(1, 60))
+"""A message of a person, an answer, a call with its result, a long result, a call that writes much, a critical note;
+and its words."""
 
 
 def said(n: int, kind: str, words: int) -> list[Event]:
     """The events of one step."""
-    text = f"n{n} " + " ".join(f"{WORDS[(n + k) % 10]}{n * 7 + k}" for k in range(words * (6 if kind == "l" else 1)))
+    text = f"n{n} " + " ".join(f"{WORDS[(n + k) % 10]}{n * 7 + k}" for k in range(words * (6 if kind in "lw" else 1)))
     match kind:
         case "u":
             return [e.UserMessage(content=text)]
@@ -32,8 +34,8 @@ def said(n: int, kind: str, words: int) -> list[Event]:
             return [e.LlmTextResponse(content=text)]
         case "x":
             return [e.ExternalInject(content=text, retention="critical")]
-    call = e.ToolCall.create(f"c{n}", "look", {"at": n})
-    return [e.LlmToolCall(calls=(call,)), e.ToolResult(call_id=f"c{n}", content=text)]
+    call = e.ToolCall.create(f"c{n}", "look", {"at": n} | ({"text": text} if kind == "w" else {}))
+    return [e.LlmToolCall(calls=(call,)), e.ToolResult(call_id=f"c{n}", content="Written." if kind == "w" else text)]
 
 
 async def filled(thread: Thread, steps: Sequence[tuple[str, int]]) -> None:
@@ -188,6 +190,80 @@ async def test_lines_about_the_request_in_work_come_before_older_ones() -> None:
         await thread.dispatch(e.ToolResult(call_id="last", content="tick " * 300))
         shown = str((await thread.context(900)).messages)
     assert sum(f"check press-{n}" in shown for n in range(12)) > sum(f"check mill-{n}" in shown for n in range(12))
+
+
+WRITTEN = "".join(f"line {n}: {WORDS[n % 10]} = {n}\n" for n in range(2_000))
+
+
+async def wrote_a_long_file(thread: Thread, native: str = "") -> None:
+    """A request, and a call that writes a file of some 15,000 tokens."""
+    await thread.dispatch(e.UserMessage(content="Write the parts down."))
+    arguments = {"path": "parts/" + "deep/" * 60 + "all.py", "edits": [{"line": 7, "text": WRITTEN}]}
+    call = e.ToolCall.create("c1", "write", arguments)
+    await thread.dispatch(e.LlmToolCall(calls=(call,), native=native))
+    await thread.dispatch(e.ToolResult(call_id="c1", content="Written."))
+
+
+async def test_a_call_that_writes_a_long_file_leaves_no_room_unused() -> None:
+    """Its text is cut to what the turns after it leave; it stays a call with its result, and its path stays whole."""
+    async with memory_engine.open(":memory:", config=EngineConfig(compaction=NEVER)) as engine:
+        thread = await engine.create_thread()
+        await wrote_a_long_file(thread)
+        for n in range(5):
+            await thread.dispatch_all(said(n, "t", 20))
+        for budget in (1_500, 3_000, 8_000):
+            context = await thread.context(budget)
+            assert 0.93 * budget <= context.tokens <= budget
+            [calls] = [m["tool_calls"] for m in context.messages if "write" in str(m)]
+            assert isinstance(calls, list)
+            shown = json.loads(calls[0]["function"]["arguments"])
+            assert shown["path"].endswith("all.py")
+            assert "characters of 2.0 …]" in shown["edits"][0]["text"]
+            assert shown["edits"][0]["line"] == 7
+        opened = (await thread.compaction.open("2.0", chars=200_000)).text
+        assert json.loads(opened.removeprefix("write "))["edits"] == [{"line": 7, "text": WRITTEN}]
+
+
+async def test_the_newest_call_fits_however_much_it_writes() -> None:
+    """The smallest budget does not grow with the text that a call writes, in the form of any provider."""
+    async with memory_engine.open(":memory:", config=EngineConfig(compaction=NEVER)) as engine:
+        thread = await engine.create_thread()
+        await wrote_a_long_file(thread)
+        context = await thread.context(1_000)
+        for form in ("openai.chat", "openai.responses", "anthropic", "gemini"):
+            assert "characters of 2.0" in str(as_data(context.render(form)))
+
+
+async def test_a_call_that_its_provider_signed_is_never_cut() -> None:
+    """Such a call goes back as it came, or not at all."""
+    native = '{"gemini":{"message":[{"thoughtSignature":"c2VhbA=="}]}}'
+    async with memory_engine.open(":memory:", config=EngineConfig(compaction=NEVER)) as engine:
+        thread = await engine.create_thread()
+        await wrote_a_long_file(thread, native)
+        with pytest.raises(ContextBudgetError):
+            await thread.context(1_000)
+        for n in range(5):
+            await thread.dispatch_all(said(n, "t", 20))
+        assert "write" not in str((await thread.context(3_000)).messages)
+
+
+@pytest.mark.parametrize("budget", [2_500, 4_000, 8_000])
+async def test_thinking_takes_room_only_with_its_turn(budget: int) -> None:
+    """That of turns before the window leaves its room to others; with what goes back, a request fits its budget."""
+    async with memory_engine.open(":memory:", config=EngineConfig(compaction=NEVER)) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch(e.UserMessage(content="Count the parts."))
+        for n in range(60):
+            thought = " ".join(f"{WORDS[(n + k) % 10]}{k}" for k in range(600 if n == 20 else 4))
+            await thread.dispatch(e.LlmThinking(content=thought, signature=f"s{n}", response_id=f"r{n}"))
+            call = e.ToolCall.create(f"c{n}", "look", {"at": n})
+            await thread.dispatch(e.LlmToolCall(calls=(call,), response_id=f"r{n}"))
+            await thread.dispatch(e.ToolResult(call_id=f"c{n}", content=f"n{n} " + "plum lathe onyx tide " * 25))
+        context = await thread.context(budget)
+        assert context.thinking
+        assert 0.9 * budget <= context.tokens + context.thinking_tokens <= budget
+        again = await thread.context(budget)
+        assert (again.messages, again.thinking) == (context.messages, context.thinking)
 
 
 NOTICE = "<task-notification>\n<task-id>b77</task-id>\n<summary>The build is done.</summary>\n</task-notification>"

@@ -48,6 +48,7 @@ WORDS: dict[str, list[list[str]]] = {
     "import": [["talk.jsonl"]],
     "ingest": [["talk.jsonl"]],
     "inspect": [["--port", "0"]],
+    "lab": [],
     "ledger": [["t"]],
     "log": [["t"], ["--correlation", "k", "--follow"]],
     "mcp": [[], ["--read-only"], ["--http", "127.0.0.1:0"]],
@@ -67,6 +68,8 @@ WORDS: dict[str, list[list[str]]] = {
     "retain": [["rules.toml", "--dry-run"], ["rules.toml", "--yes"]],
     "restore-files": [["t", "--to", "out"]],
     "rewind": [["t", "--to", "1"], ["t", "--redo", "--dry-run"]],
+    "quarantine": [["t"], ["t", "tool:read_mail", "--dry-run"]],
+    "release": [["t", "tool:read_mail"]],
     "search": [["t", "q"], ["q", "--thread", "t"]],
     "show": [["t"]],
     "stats": [[]],
@@ -80,7 +83,7 @@ WORDS: dict[str, list[list[str]]] = {
     "what-if": [["t"]],
     "why": [["t", "1.0"]],
 }
-"""What each command is called with. `compare-compactors` reads logs of a folder, and no database that is named."""
+"""What each command is called with. `compare-compactors` and `lab` read logs of a folder, no database."""
 
 
 def test_every_command_is_tried() -> None:

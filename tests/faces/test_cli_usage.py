@@ -157,6 +157,7 @@ BEFORE = {
     "docs remove": ["docs add"],
     "import": ["export"],
     "memories check": ["memories export"],
+    "release": ["quarantine"],
     "restore": ["backup"],
     "redo-compaction": ["compact"],
     "undo-compaction": ["compact"],

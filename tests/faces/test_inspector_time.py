@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import cast
 
+import pytest
+
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, UserMessage
 from memory_engine.events import LlmTextResponse, LlmToolCall
@@ -132,19 +134,17 @@ async def test_usage_that_nobody_can_read_is_passed_over() -> None:
     assert [0] == [row["input_tokens"] for row in cast(list[Data], told["models"])]
 
 
-async def test_the_store_is_counted_piece_by_piece() -> None:
+async def test_the_store_is_counted_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last used threads first, forks' shared past once; as many events as are asked for."""
     async with memory_engine.open(":memory:") as engine:
         for n in range(4):
             await make_timed(engine, f"trip {n}")
         await (await engine.thread("trip 0").at(9)).fork(thread_id="fork")
         async with inspected(engine) as browser:
-            first = routes_glance.WALKED_AT_ONCE
-            try:
-                routes_glance.WALKED_AT_ONCE = 30
+            with monkeypatch.context() as patch:
+                patch.setattr(routes_glance, "WALKED_AT_ONCE", 30)
+                patch.setattr(routes_glance, "LOG_EVENTS", 0)
                 told = [await get(browser, "glance") for _ in range(3)]
-            finally:
-                routes_glance.WALKED_AT_ONCE = first
             some = await get(browser, "glance", most=20)
     assert [(30, False), (60, False), (68, True)] == [(one["counted"], one["is_done"]) for one in told]
     assert [68] == list(cast(dict[str, int], told[-1]["days"]).values())
@@ -153,6 +153,17 @@ async def test_the_store_is_counted_piece_by_piece() -> None:
     models = {row["model"]: row for row in cast(list[Data], told[-1]["models"])}
     assert 4 * 17_410 == models[MODEL]["input_tokens"]
     assert {"trip 0", "trip 1", "trip 2", "trip 3"} == {row["id"] for row in cast(list[Data], told[-1]["spending"])}
+
+
+async def test_many_short_logs_are_counted_piece_by_piece_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To begin a log counts as reading some of its events, so that no request reads thousands of logs."""
+    monkeypatch.setattr(routes_glance, "WALKED_AT_ONCE", 40)
+    async with memory_engine.open(":memory:") as engine:
+        for n in range(5):
+            await (await engine.create_thread(f"short {n}")).dispatch(memory_engine.UserMessage(content="Hello"))
+        async with inspected(engine) as browser:
+            told = [await get(browser, "glance") for _ in range(3)]
+    assert [(2, False), (4, False), (5, True)] == [(one["counted"], one["is_done"]) for one in told]
 
 
 async def test_a_response_in_parts_is_counted_once() -> None:

@@ -72,6 +72,7 @@ NO_SENTENCES = {
 # Files that parse TOML, each with the reason.
 READS_TOML = {
     "memory_engine/administration/retention.py": "rules of retention that a user declares in a file",
+    "memory_engine/lab/change.py": "a change that a user declares in a file",
     "memory_engine/language/lists.py": "the reader of our own lists",
     "memory_engine/views/preferences/domain.py": "a domain that a user declares in a file",
 }

@@ -173,6 +173,21 @@ class Contract:
         given = await self._turn(OTHER)
         assert not any("red tractor" in one for one in given)
 
+    async def taken_back(self) -> None:
+        """What `Thread.rewind` takes back the framework does not go on with, in a new process."""
+        await self._turn(ASK)
+        async with memory_engine.open(str(self.path)) as engine:
+            moment = (await engine.thread(self.driver.thread_id("first")).info()).events
+        await self._turn(SECOND)
+        async with memory_engine.open(str(self.path)) as engine:
+            await engine.thread(self.driver.thread_id("first")).rewind(moment)
+        assert "red tractor" not in await self._shown()
+        given = await self._turn(OTHER)
+        assert not any("red tractor" in one for one in given)
+        assert any(ASK in one for one in given)
+        assert "red tractor" not in await found(self.path, "which tractor was ordered?")
+        assert "green canoe" in await self._shown()
+
     async def remove(self) -> None:
         """A session that is removed is in neither; another one of the user stays, and the name is free."""
         assert self.driver.remove is not None
@@ -242,6 +257,7 @@ ASPECTS = (
     "streaming",
     "branch",
     "rewind",
+    "taken_back",
     "remove",
     "interrupt",
     "second_session",

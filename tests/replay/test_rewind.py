@@ -464,3 +464,29 @@ async def test_an_exported_thread_is_rewound_where_it_is_imported(engine: Engine
         await copy.rewind(redo=True)
         assert (["one", "two"], 1) == (await said(copy), len(await copy.memory.entries("episodic")))
         assert None is (await copy.verify()).divergence
+
+
+# searches and forgettings
+
+
+async def test_a_search_as_of_a_moment_finds_as_many_as_it_is_asked_for(thread: Thread) -> None:
+    """Of what was shown then, although more of what was taken back at that time ranks before it."""
+    await talk(thread, "The gate is open", *(f"gate gate {n}" for n in range(20)))
+    await thread.rewind(1)
+    moment = await talk(thread, "Is the gate open?")
+    await thread.rewind(redo=True)
+    hits = await thread.search("gate gate", limit=2, at=moment)
+    assert ["Is the gate open?", "The gate is open"] == sorted(hit.text for hit in hits)
+    assert 1 == len(await thread.search("gate gate", limit=1, at=moment))
+
+
+async def test_a_forgotten_redo_takes_its_words_out_of_the_search(thread: Thread) -> None:
+    """The event holds copies of what it brought back: these words are not found by their first events either."""
+    moment = await talk(thread, "one")
+    await talk(thread, "two")
+    await thread.rewind(moment)
+    redo = await thread.rewind(redo=True)
+    await thread.forget(seqs=[redo.seq])
+    assert ["one"] == await said(thread)
+    assert ["one"] == await found(thread, "one two")
+    assert None is (await thread.verify()).divergence

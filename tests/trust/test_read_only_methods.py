@@ -90,6 +90,7 @@ def given(folder: Path) -> dict[str, Given]:
         "Thread.pin": {"text": "Oak"},
         "Thread.record": {"messages": [{"role": "user", "content": "more"}]},
         "Thread.replay.rereduce": {"from_seq": 1},
+        "Thread.admin.quarantine": {"source": "event:1"},
         "Thread.rewind": {"moment": 1},
         "Thread.views.row": {"projection": OUTBOX, "key": "k"},
         "Thread.views.rows": {"projection": OUTBOX},

@@ -20,11 +20,13 @@ from memory_engine.plugins import Plugin
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import given
-from tests.unit.view_samples import VIEW_SAMPLES
+from tests.unit.view_samples import NOTE, VIEW_SAMPLES
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "events.jsonl"
 MIXED = (e.TextPart("Look: é 👩‍👩‍👧"), e.ImagePart("data:image/png;base64,AA==", "image/png", "a cat"))
 CALLS = (e.ToolCall.create("c1", "search", {"q": "é", "n": 10**30}), e.ToolCall("c2", "wait", long_running=True))
+PAID = (NOTE(original="1.0", parent_ids=("1.0",)),)
+REACH = (e.RewindReach(e.Destination("user", "u1", "acme"), ("fact:ab.0",), ("fact:cd.0",)),)
 LINE = e.SummaryLine("next_steps", "Go on.", ("1.0", "2.0"))
 
 # One of each built-in event, every field set; the order means nothing.
@@ -92,14 +94,12 @@ SAMPLES: tuple[Event, ...] = (
                         parent_ids=("2.0", "1.5"), calls=CALLS, lines=(LINE,), call_id="c1", name="n", final=False,
                         response_id="r1", status="failed", is_container=True, container="1.0", after="1.0"),
     )),
-    e.ThreadRewound(to=1, removed=("2.0",), reason="taken back", seen=8, reach=(
-        e.RewindReach(e.Destination("user", "u1", "acme"), ("fact:ab.0",), ("fact:cd.0",)),
-    ), restored=(e.RestoredChunk(original="1.0", type="note", retention="critical", category="memory",
-                                 parent_ids=("1.0",), content="Paid."),)),
+    e.ThreadRewound(to=1, removed=("2.0",), reason="taken back", seen=8, reach=REACH, restored=PAID),
+    e.SourceQuarantined(source="tool:mail", hidden=("e1",), shown=("e2",), removed=("2.0",), ends=True, own=False,
+                        of="t1", by="Ann", reason="bad", seen=8, reach=REACH, restored=PAID),
     e.FactsRewound(hidden=("fact:ab.0",), shown=("fact:cd.0",), removed=("3.0",), reason="taken back"),
     e.ThreadRereduced(from_seq=1, removed=("1.0",), mended=(e.MendedEvent(1, "ab", "cd"),), undoes=5, reason="mended",
-                      seen=8, restored=(e.RestoredChunk(original="2.0", type="note", retention="critical",
-                                                        category="memory", parent_ids=("2.0",), content="Paid."),)),
+                      seen=8, restored=(NOTE(original="2.0", parent_ids=("2.0",)),)),
     e.ExternalInject(content=MIXED, source="mail", retention="ephemeral"),
     e.ExternalTimer(content="Tick.", timer_id="tm1"),
     e.EnvironmentChange(content="Raining.", key="weather", single=True),
@@ -222,7 +222,7 @@ def test_a_list_of_texts_becomes_a_to_do_list() -> None:
 async def test_every_event_survives_a_log(tmp_path: Path) -> None:
     """Written, closed, opened and read, each event is equal to what was dispatched."""
     of_other_logs = e.CompactionCompleted | e.CompactionUndone | e.ThreadRereduced | e.ThreadRewound | e.ExecutionPause
-    sent = [sample for sample in ALL_SAMPLES if not isinstance(sample, of_other_logs)]
+    sent = [sample for sample in ALL_SAMPLES if not isinstance(sample, of_other_logs | e.SourceQuarantined)]
     async with memory_engine.open(str(tmp_path / "log.db")) as engine:
         thread = await engine.create_thread("t", tenant_id="acme")
         await thread.dispatch_all(sent)

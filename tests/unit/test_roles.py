@@ -27,11 +27,11 @@ STRUCTS = [cls for seen in [set[type]()] for event in BUILTIN_EVENTS for cls in 
 NOT_TEXT: dict[FieldKind, str] = {
     FieldKind.ID: "act agent_id app call_id call_ids category channel claim clarification_id compaction_id compactor "
     "criterion detail digest edit entry_id event_id facts file_id file_ids flow_id form format given id industry "
-    "hidden instead_of invocation kind lines media_type method model name namespace owner parent pointer "
+    "hidden instead_of invocation kind lines media_type method model name namespace of owner parent pointer "
     "recorded response_id retention scorer section session_id shown skipped_id skipped_type source_thread "
     "sources task_id task_path tenant_id thread_id threads timer_id tool tool_id trigger type",
     FieldKind.NAME: "channel digest document_id ended flow flow_dact index key keys name namespace new_paths old_paths "
-    "path paths playbook_id secret share thread",
+    "path paths playbook_id secret share source thread",
     FieldKind.CHUNK: "after before chunk_ids container covers insights leaving original parent_ids read removed "
     "request snippet sources summaries",
     FieldKind.JSON: "arguments entry metadata native parameters policy state version",

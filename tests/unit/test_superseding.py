@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from memory_engine.recall import lexicon
 from memory_engine.recall.matter import Matter, read_matter
 from memory_engine.recall.question import read_question
 from memory_engine.recall.superseding import Assertion, answers_anew, read_claims, supersedes
@@ -212,3 +213,12 @@ def test_what_may_both_hold_is_left_alone(question: str, first: str, second: str
 def test_a_later_answer_in_the_same_words_answers_anew(question: str, older: str, newer: str) -> None:
     """Both hold what is asked; no word needs to tell of a change."""
     assert replaces(question, older, newer, by=answers_anew)
+
+
+@pytest.mark.parametrize("language", ["en", "de", "es"])
+def test_function_words_are_known_without_the_uses_of_all_words(language: str) -> None:
+    """Those that are listed, and the listed words that begin like one."""
+    uses = lexicon.words_of(language).uses
+    little = {word for word, of in uses.items() if not of.isdisjoint(("plain", "self", "was", "then"))}
+    listed = {word for one in ("en", "de", "es") for word in lexicon.words_of(one).uses}
+    assert little == {word for word in {*listed, "anterioridad", "oh"} if lexicon._is_little(word, language)}

@@ -1,5 +1,7 @@
 """One of each event of the views, every field set: what the golden file holds of them."""
 
+from functools import partial
+
 from memory_engine import Event
 from memory_engine import events as e
 from memory_engine.core.events.delivery import RefusedFact
@@ -19,6 +21,8 @@ SCORE = e.PromotionScore("salience", 0.75, 0.5, "it says always", "embedded")
 USAGE = e.Usage(10, 20, 0.5)
 _PRICES = e.DocumentPassage("k2", text="Up by 3 %.", about="Prices > 2024", speaker="Ben", at_us=5)
 PRICES = e.DocumentSplice(1, ("k1", "k1:1"), (_PRICES,))
+NOTE = partial(e.RestoredChunk, type="note", retention="critical", category="memory", content="Paid.")
+"""A chunk that an event brings; its ids are still to be given."""
 PROACTIVE = e.ProactiveResult("weather", '{"city":"Oslo"}', "Rain.", "p1", 2)
 
 VIEW_SAMPLES: tuple[Event, ...] = (

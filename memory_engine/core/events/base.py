@@ -1,6 +1,5 @@
 """The parts of every event: the base struct, content parts and the `event` decorator."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
@@ -64,6 +63,8 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
         Raises `ValueError` for NaN and infinities, `TypeError` for a value that JSON cannot hold.
         """
+        import json  # most programs take their calls from a model, as text
+
         text = json.dumps(dict(arguments), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return cls(id=id, name=name, arguments=text)
 

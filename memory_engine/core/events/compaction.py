@@ -222,6 +222,59 @@ class ThreadRewound(Event):
         )
 
 
+@event("source_quarantined", tracked=True, role="memory", chunks="copies", delivers="tenant")
+class SourceQuarantined(Event):
+    """What rests on a source is hidden until its quarantine ends: an event with `ends` shows it again.
+
+    `source` names it (see `core.quarantine`). The events of this thread with the ids `hidden` leave its views and its
+    search, those `shown` come back; chunks go (`removed`) and come (`restored`). Not its `own` is what another thread,
+    `of`, has quarantined: this thread holds copies or facts of it. `reach` are the threads that facts went to. `seen`
+    is the seq of the state that all this was read from: the event is refused after any other (0: not checked).
+    """
+
+    source: Name
+    hidden: tuple[Id, ...] = ()
+    shown: tuple[Id, ...] = ()
+    restored: tuple[RestoredChunk, ...] = ()
+    removed: tuple[ChunkId, ...] = ()
+    reach: tuple[RewindReach, ...] = ()
+    ends: bool = False
+    own: bool = True
+    of: Id = ""
+    by: str = ""
+    reason: str = ""
+    seen: SeenSeq = 0
+
+    bodies_in_order: ClassVar[bool] = True
+
+    def bodies(self) -> tuple[Body, ...]:
+        """One body for each chunk that comes back."""
+        return restored_bodies(self.restored)
+
+    def in_few_words(self) -> str:
+        """The source, and why."""
+        return f"{'released ' if self.ends else ''}{self.source}{f': {self.reason}' if self.reason else ''}"
+
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """The same, for the threads that facts of these events went to."""
+        return tuple(
+            Delivery(
+                one.destination,
+                SourceQuarantined(
+                    source=self.source,
+                    hidden=one.hidden,
+                    shown=one.shown,
+                    ends=self.ends,
+                    own=False,
+                    of=self.of,
+                    by=self.by,
+                    reason=self.reason,
+                ),
+            )
+            for one in self.reach
+        )
+
+
 def restored_bodies(restored: tuple[RestoredChunk, ...]) -> tuple[Body, ...]:
     """The bodies that chunks share with an event that brings them along."""
     return tuple(
@@ -249,7 +302,7 @@ STEPS = frozenset(
     )
 )
 """The events that record a compaction, who made it, its end or its undoing."""
-RESTORING = frozenset({CompactionUndone.event_type, ThreadRewound.event_type})
+RESTORING = frozenset({CompactionUndone.event_type, ThreadRewound.event_type, SourceQuarantined.event_type})
 """The types of events that put back chunks, each with the id that it had as the first of its parents."""
 
 

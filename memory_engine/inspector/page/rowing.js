@@ -72,9 +72,14 @@ function highlighted(text, needle) {
   return [text.slice(0, at), el("mark", { text: text.slice(at, at + needle.length) }), text.slice(at + needle.length)];
 }
 
-function signs(event, { forks, marked, takenBack }) {
+function quarantined({ source, by, since, reason }) {
+  return `Quarantined since ${since}${by ? ` by ${by}` : ""}: ${source}${reason ? ` (${reason})` : ""}`;
+}
+
+function signs(event, { forks, marked, takenBack, quarantine }) {
   const found = [];
-  if (takenBack) found.push(el("span", { class: "badge", text: "↩", title: "Taken back by a rewind" }));
+  if (quarantine) found.push(el("span", { class: "badge", text: "⊘", title: quarantined(quarantine) }));
+  else if (takenBack) found.push(el("span", { class: "badge", text: "↩", title: "Taken back by a rewind" }));
   if (event.broken) found.push(el("span", { class: "badge strong", text: "!", title: "This event cannot be read" }));
   if (marked) found.push(el("span", { class: "badge strong", text: "A", title: "Marked: the first point of a diff" }));
   if (forks) {

@@ -13,7 +13,7 @@ const HEIGHT = 28;
 const SHOWN = 8; // rows of an opened fold that are brought into view
 const SUMMARY = "compacted";
 const LOADING = "Loading the originals…";
-const REWINDS = ["thread_rewound", "facts_rewound"];
+const REWINDS = ["thread_rewound", "facts_rewound", "source_quarantined"];
 
 export class Timeline extends EventTarget {
   constructor() {
@@ -201,6 +201,7 @@ export class Timeline extends EventTarget {
       compaction: this.outline && this.compactions.get(seq),
       forks: this.outline && this.forks.get(seq),
       takenBack: this.outline?.taken_back.some(([first, last]) => first <= seq && seq <= last),
+      quarantine: this.outline?.quarantines.find((one) => one.seqs.includes(seq)),
       open: Boolean(this.rows.fold(seq)) && !this.finding.on,
       needle: this.finding.on ? this.finding.q : "",
     };

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 
 import msgspec
-from attrs import Attribute, define, field, frozen
+from attrs import Attribute, field, frozen
 
 from memory_engine.core.bounded import is_data_url, of_data_url
 from memory_engine.core.chunks import Chunk
@@ -210,22 +210,21 @@ def is_chunk_id(text: str) -> bool:
     return _CHUNK_ID.fullmatch(text) is not None
 
 
-@define
-class Hidden(Descent):
+class Hidden(Descent, kw_only=True):
     """Everything taken out of a log so far, while its events go by in order, as events and chunks (see `Descent`).
 
     `forgotten` are chunks that go by themselves, `lines` digests of summary lines. `texts` are what the events say that
     are hidden from the start, `made` the ids of their calls. `thread_id` is of the log.
     """
 
-    thread_id: str = field(kw_only=True)
-    forgotten: set[str] = field(factory=set)
-    lines: set[str] = field(factory=set)
-    texts: dict[str, None] = field(factory=dict)
-    made: dict[str, None] = field(factory=dict)
+    thread_id: str
+    forgotten: set[str] = msgspec.field(default_factory=set)
+    lines: set[str] = msgspec.field(default_factory=set)
+    texts: dict[str, None] = msgspec.field(default_factory=dict)
+    made: dict[str, None] = msgspec.field(default_factory=dict)
     _cycle: int = 0
-    _asked: dict[int, int] = field(factory=dict)
-    _exchanges: set[int] = field(factory=set)
+    _asked: dict[int, int] = msgspec.field(default_factory=dict)
+    _exchanges: set[int] = msgspec.field(default_factory=set)
 
     def forget(self, forgotten: MemoryForget) -> None:
         """Take out the chunks that a forgetting names, from the beginning of the log on."""

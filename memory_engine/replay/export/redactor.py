@@ -20,6 +20,7 @@ from memory_engine.core.events.compaction import (
     CompactionCompleted,
     CompactionUndone,
     RestoredChunk,
+    SourceQuarantined,
     ThreadRereduced,
     ThreadRewound,
 )
@@ -186,7 +187,9 @@ class LogRedactor:
                     ]
                     value["replacements"][share.body]["lines"] = msgspec.to_builtins(less)
                     self._hidden.chunks.add(summary.id)
-        if isinstance(event, CompactionUndone | ThreadRereduced | ThreadRewound) and isinstance(value, dict):
+        if isinstance(event, CompactionUndone | ThreadRereduced | ThreadRewound | SourceQuarantined) and isinstance(
+            value, dict
+        ):
             for chunk, restored in zip(record.chunks, value.get("restored", ()), strict=False):
                 if self._is_copy(chunk):
                     restored.update(walk.value(dict(restored), _RESTORED, FieldKind.TEXT, (), Hide.TEXTS))

@@ -25,6 +25,7 @@ from memory_engine.core.events.compaction import (
     CompactionStarted,
     CompactionUndone,
     EventSkipped,
+    SourceQuarantined,
     ThreadRereduced,
     ThreadRewound,
 )
@@ -382,7 +383,7 @@ class Rerun:
 
     def _check_undone(self, stored: StoredEvent, event: Event) -> None:
         """Refuse an undoing that would bring back a chunk that the change forgets: its chunks are recorded with it."""
-        if not isinstance(event, CompactionUndone | ThreadRereduced | ThreadRewound):
+        if not isinstance(event, CompactionUndone | ThreadRereduced | ThreadRewound | SourceQuarantined):
             return
         for one in event.restored:
             ids = (one.original, *one.parent_ids)

@@ -4,14 +4,13 @@ Word lists in a few languages, and forms that work in any language (a word in ca
 statement that matches none of them stays in the brief all the same.
 """
 
-import re
 from functools import cache
 
 import msgspec
 
 from memory_engine.core.lazy import regex
 from memory_engine.language.identification import function_words
-from memory_engine.language.phrases import alternatives, denies, phrase_list
+from memory_engine.language.phrases import denies, holds, matches, phrase_list
 from memory_engine.language.rough import between_marks
 from memory_engine.language.sentences import words
 from memory_engine.language.text import negations, stop_words
@@ -54,14 +53,14 @@ def force_of(text: str) -> Force:
     return Force(
         forbids=_tells_others("forbids", text) or _begins_with_no(text),
         binds=_tells_others("binds", text) or _is_stressed(text) or _contrasts(text),
-        prefers=_holds("prefers", text),
-        corrects=_holds("corrects", text),
+        prefers=holds("prefers", text, len(text)),
+        corrects=holds("corrects", text, len(text)),
     )
 
 
 def _tells_others(name: str, text: str) -> bool:
     """Return True if it forbids or obliges others: "I want you to never …", but not "I never got it"."""
-    found = ((text[: match.start()], match.group().casefold()) for match in _anywhere(name).finditer(text))
+    found = ((text[: match.start()], match.group().casefold()) for match in matches(name, text))
     return any(not _of_speaker(before) and not _describes(before, phrase) for before, phrase in found)
 
 
@@ -97,10 +96,6 @@ def _begins_with_no(text: str) -> bool:
     return found is not None and denies((found[1],)) and len(text.split(maxsplit=2)) > 2
 
 
-def _holds(name: str, text: str) -> bool:
-    return _anywhere(name).search(text) is not None
-
-
 def _is_stressed(text: str) -> bool:
     """Return True if some words are in capitals and most are not. Short ones that are no function words name things."""
     found = _SHOUTED.findall(text)
@@ -110,12 +105,6 @@ def _is_stressed(text: str) -> bool:
 
 def _is_no_acronym(word: str) -> bool:
     return len(word) > ACRONYM_CHARS_MAX or word.casefold() in function_words() or word.casefold() in stop_words()
-
-
-@cache
-def _anywhere(name: str) -> re.Pattern[str]:
-    spaced, *unspaced = alternatives(name, f"{name}_unspaced") if name != "tellers" else (alternatives(name, name)[0],)
-    return re.compile("|".join([rf"(?<![\w'])(?:{spaced})(?!\w)", *filter(None, unspaced)]), re.IGNORECASE)
 
 
 @cache

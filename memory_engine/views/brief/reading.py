@@ -14,7 +14,6 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import msgspec
-from attrs import Factory, define
 
 from memory_engine.core.aside import aside
 from memory_engine.core.chain import check_hash
@@ -56,15 +55,14 @@ _TYPES = frozenset(cls.event_type for cls in TYPES)
 _DECODER = msgspec.msgpack.Decoder(Talk)
 
 
-@define(eq=False)
-class TalkCache:
+class TalkCache(msgspec.Struct, eq=False):
     """The cached talk of a thread: up to now, and up to the earlier moments that were requested last."""
 
-    now: Talk = Factory(Talk)
+    now: Talk = msgspec.field(default_factory=Talk)
     stored_at: int = 0
     """The seq of the latest stored talk."""
-    past: dict[int, Talk] = Factory(dict)
-    lock: asyncio.Lock = Factory(asyncio.Lock)
+    past: dict[int, Talk] = msgspec.field(default_factory=dict)
+    lock: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     reading: asyncio.Task[None] | None = None
     until_s: float = 0.0
     """Time of the event loop after which contexts stop waiting for `reading`."""

@@ -19,7 +19,16 @@ from memory_engine.core.lazy import regex
 from memory_engine.language.identification import function_words
 from memory_engine.language.prose import own_lines
 from memory_engine.language.sentences import clean, spans
-from memory_engine.language.text import COMPOUND_WORD, fold_case, is_unspaced, pairs, stem, stop_words, words
+from memory_engine.language.text import (
+    COMPOUND_WORD,
+    compound_words,
+    fold_case,
+    is_unspaced,
+    pairs,
+    stem,
+    stop_words,
+    words,
+)
 
 MATERIAL_CHARS_MIN = 240
 """Code or data of fewer characters belongs to the sentence next to it: "set `x = 3` and go on"."""
@@ -145,7 +154,7 @@ def terms_of(text: str, *, parts: bool = False) -> frozenset[str]:
     if len(text) > TERMS_CHARS_MAX:
         text = f"{text[: TERMS_CHARS_MAX * 2 // 3]} {text[-TERMS_CHARS_MAX // 3 :]}"
     folded = fold_case(text)
-    compounds = {*COMPOUND_WORD.findall(folded)}
+    compounds = {*compound_words(folded)}
     values = {*filter(is_value, compounds)}
     found = {*_terms_of_words(_remove_values(values, compounds, folded)), *values}
     if parts:
@@ -176,7 +185,7 @@ def _terms_of_words(text: str) -> Iterator[str]:
 def _terms_of_word(word: str) -> Sequence[str]:
     if is_unspaced(word):
         return pairs(word)
-    if _HANGUL.match(word):
+    if not word.isascii() and _HANGUL.match(word):
         return (word[:2],)
     if word in function_words():
         return ()

@@ -69,7 +69,7 @@ def _plain_chunk_text(chunk: Chunk) -> str:
 
 
 async def open_reference(thread: ThreadHandle, reference: str, *, start: int, chars: int) -> Opened:
-    """A piece of the text behind a reference: a chunk's id, which its note names.
+    """A piece of the text behind a reference: a chunk's id, which its note names. A call is its name and arguments.
 
     Raises `UnknownChunk` for one that is not in the log, `ForgottenChunk`, `InvalidMemory` for bounds that are not
     possible.
@@ -82,7 +82,8 @@ async def open_reference(thread: ThreadHandle, reference: str, *, start: int, ch
     if chars < 1:
         raise InvalidMemory("chars", chars, "it is a number of characters: 1 or more")
     chunk = await _original(thread, _id_of(reference))
-    text = _plain_chunk_text(chunk)
+    calls = (f"{call.name} {call.arguments}" for call in chunk.calls)
+    text = "\n".join(part for part in (_plain_chunk_text(chunk), *calls) if part)
     end = min(len(text), start + chars)
     return Opened(
         reference=chunk.id,

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.ownership import Viewer
 from memory_engine.core.arguments import checked_flag, checked_text, checked_type
+from memory_engine.core.lazy import lazy_module
 from memory_engine.errors import InvalidArgument, InvalidMemory, UnknownMemory
-from memory_engine.llm.base import LanguageModel, MemoryModel
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.layers.entries import (
     CompactReport,
@@ -46,8 +46,18 @@ from memory_engine.views.layers.fold import (
     summary_of,
 )
 from memory_engine.views.layers.keywords import HIDDEN_FACTOR, MemoryQuery, check_limit, search_layers
-from memory_engine.views.layers.summaries import Older, SummaryDraft, covered_rows, drafted, material_of, older_entries
 from memory_engine.views.layers.viewers import rows_for
+
+if TYPE_CHECKING:
+    from memory_engine.context import builder
+    from memory_engine.llm import base
+    from memory_engine.llm.base import LanguageModel
+    from memory_engine.views.layers import summaries
+    from memory_engine.views.layers.summaries import Older, SummaryDraft
+else:
+    builder = lazy_module("memory_engine.context.builder")
+    base = lazy_module("memory_engine.llm.base")
+    summaries = lazy_module("memory_engine.views.layers.summaries")
 
 KEEP_LAST = 10
 _TRIES = 2
@@ -195,7 +205,7 @@ class Memory:
         if not found:
             raise UnknownMemory(self._thread.id, entry_id)
         row = found[-1]
-        opened = await self._seen(await covered_rows(self._thread, row)) if row.count else [row]
+        opened = await self._seen(await summaries.covered_rows(self._thread, row)) if row.count else [row]
         return [MemoryEntry.of(one) for one in opened]
 
     async def originals(self, summary: "MemoryEntry | MemoryHit") -> list[MemoryEntry]:
@@ -208,7 +218,7 @@ class Memory:
         entries, entry_bytes = await self._thread.measure(EPISODIC)
         _, bytes_ = await self._thread.measure(LAYERS)
         rows = await self._thread.rows(LAYERS)
-        counter = self._thread.kernel[ContextBuilder].counter
+        counter = self._thread.kernel[builder.ContextBuilder].counter
         working = [row.text for key in keys_of(rows, "working") if (row := rows.get(key)) is not None]
         return MemoryStats(
             working_memory_tokens=sum(counter.count(text) for text in working),
@@ -241,7 +251,7 @@ class Memory:
         *,
         keep_last: int = KEEP_LAST,
         summarize_older: bool = True,
-        model: LanguageModel | None = None,
+        model: "LanguageModel | None" = None,
     ) -> CompactReport:
         """Replace all but the last entries with a summary; with `summarize_older=False` they are just removed.
 
@@ -262,14 +272,14 @@ class Memory:
         if count == 0:
             return CompactReport(layer=layer, covered=0, kept=0, note="there are no entries")
         for _ in range(_TRIES):
-            older = await older_entries(self._thread, layer, keep_last)
+            older = await summaries.older_entries(self._thread, layer, keep_last)
             if older is None:
                 break
             if not summarize_older or layer not in SUMMARIZED:
                 return await self._record(older, older.count, None)
-            material = await material_of(self._thread, older)
+            material = await summaries.material_of(self._thread, older)
             timeout_s = self._thread.kernel.config.memory_model_timeout_s
-            draft = await drafted(layer, material, model or self._model, timeout_s=timeout_s)
+            draft = await summaries.drafted(layer, material, model or self._model, timeout_s=timeout_s)
             report = await self._record(older, material.count, draft)
             if report.summary is None or report.summary.content.find(WITHHELD.text) < 0:
                 return report
@@ -282,10 +292,10 @@ class Memory:
         return resident + ((await self._thread.measure(EPISODIC))[0] if layer == "episodic" else 0)
 
     @property
-    def _model(self) -> LanguageModel | None:
-        return self._thread.kernel[MemoryModel].model
+    def _model(self) -> "LanguageModel | None":
+        return self._thread.kernel[base.MemoryModel].model
 
-    async def _record(self, older: Older, count: int, draft: SummaryDraft | None) -> CompactReport:
+    async def _record(self, older: "Older", count: int, draft: "SummaryDraft | None") -> CompactReport:
         lines: tuple[LayerLine, ...] = draft.lines if draft is not None else ()
         event = MemoryCompacted(
             layer=older.layer,
@@ -316,13 +326,13 @@ class Memory:
     async def _find(self, entry_id: str, layers: Sequence[Layer]) -> list[EntryRow]:
         """The rows of an id in these layers; without any, those that their summaries cover."""
         found: list[EntryRow] = []
-        summaries: list[EntryRow] = []
+        covering: list[EntryRow] = []
         for layer in layers:
             for row in (await layer_rows(self._thread, layer)).rows():
                 if row.id == entry_id:
                     found.append(row)
                 elif row.count:
-                    summaries.append(row)
-        for summary in summaries if not found else ():
-            found += [row for row in await covered_rows(self._thread, summary) if row.id == entry_id]
+                    covering.append(row)
+        for summary in covering if not found else ():
+            found += [row for row in await summaries.covered_rows(self._thread, summary) if row.id == entry_id]
         return sorted(found, key=lambda row: row.seq)

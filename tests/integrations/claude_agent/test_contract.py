@@ -31,7 +31,7 @@ async def turn(path: Path, step: Step) -> list[str]:
     async with memory_engine.open(str(path), config=NEVER) as engine:
         store = MemoryEngineSessionStore(engine, user_id=step.user)
         before: Any = await store.load(key_of(step.session)) or []
-        writer = Writer(f"{step.session}{len(before)}")
+        writer = Writer(f"{step.session}{len(before)}{step.text}")  # a uuid is used once, also after a rewind
         writer.at = ends(before)[(step.after or 0) - 1] if before else None
         image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
         writer.said([image, {"type": "text", "text": step.text}] if step.image else step.text)
