@@ -117,10 +117,7 @@ class StoredText(msgspec.Struct, frozen=True, gc=False):
 
 
 class TextTable(msgspec.Struct, frozen=True):
-    """A table whose `columns` may hold people's words. SQL: an event's seq, type, version and blob; a thread's number.
-
-    At most `rows` are read at a time, in order of `key`.
-    """
+    """A table whose `columns` may hold people's words, and the SQL for what an event says and for a thread's number."""
 
     key: tuple[str, ...]
     columns: tuple[str, ...]
