@@ -20,6 +20,7 @@ from benchmarks.compacting import compacting
 from benchmarks.dispatching import dispatch, durability, meanwhile
 from benchmarks.encryption import encryption
 from benchmarks.figures import Figure
+from benchmarks.first_use import first_use
 from benchmarks.growing import cold, contexts, flat, one_use
 from benchmarks.importing import import_time
 from benchmarks.judgement import judgement
@@ -56,6 +57,7 @@ BENCHES: dict[str, Bench] = {
     "one_use": one_use,
     "size": size,
     "import": import_time,
+    "first_use": first_use,
     "durability": durability,
     "encryption": encryption,
     "views": views,
