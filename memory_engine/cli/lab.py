@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,6 +54,8 @@ async def lab(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Run the lab, and print its report. Ctrl-C ends it with what is finished."""
     if asked.html and not Path(asked.html).parent.is_dir():
         raise WrongArgument(f"--html {asked.html}: there is no such folder")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # a change names modules of the application, which is started here
     with _stopped_by_ctrl_c() as stop, Progress("measuring", terminal) as progress:
         report = await run(
             asked.logs,
