@@ -62,7 +62,7 @@ def test_json_is_the_value() -> None:
 
     Terminal(out=StringIO()).show(Printout(made))
     assert [] == asked
-    Terminal(as_json=True, out=(out := StringIO())).show(Printout(made, [lambda _: 1 / 0]))  # type: ignore[arg-type,return-value] # pyright: ignore[reportArgumentType, reportReturnType]
+    Terminal(as_json=True, out=(out := StringIO())).show(Printout(made, [lambda _: 1 / 0]))  # type: ignore[list-item] # pyright: ignore[reportArgumentType, reportReturnType]
     assert ('"data"\n', ["once"]) == (out.getvalue(), asked)
 
 
