@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from memory_engine.agents.lifecycle import AgentLifecycle
-from memory_engine.core.chunks import ToolCall
 from memory_engine.core.clock import to_us
+from memory_engine.core.events.base import ToolCall
 from memory_engine.core.events.messages import LlmTextResponse, LlmToolCall, ToolResult, UserMessage
 from memory_engine.core.events.tasks import TodoCompleted, TodoItem, TodoSet
 from memory_engine.engine import Engine

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from io import StringIO
+from typing import NoReturn
 
 from attrs import frozen
 
@@ -49,6 +50,11 @@ def test_a_value_is_printed_and_shown_by_one_drawing() -> None:
     assert "Ines\napple\npear\nplum\\x1b[0m\n" == out.getvalue()
 
 
+def never(_made: object) -> NoReturn:
+    """A part of a report that must not be drawn."""
+    raise AssertionError
+
+
 def test_json_is_the_value() -> None:
     """Nothing is drawn for it; data may be made when it is asked for."""
     out = StringIO()
@@ -62,7 +68,7 @@ def test_json_is_the_value() -> None:
 
     Terminal(out=StringIO()).show(Printout(made))
     assert [] == asked
-    Terminal(as_json=True, out=(out := StringIO())).show(Printout(made, [lambda _: 1 / 0]))  # type: ignore[arg-type,return-value] # pyright: ignore[reportArgumentType, reportReturnType]
+    Terminal(as_json=True, out=(out := StringIO())).show(Printout(made, [never]))
     assert ('"data"\n', ["once"]) == (out.getvalue(), asked)
 
 

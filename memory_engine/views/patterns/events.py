@@ -40,7 +40,7 @@ class SharedText(msgspec.Struct, frozen=True):
 
 
 @event("patterns_joined", tracked=True, role="memory", chunks="none")
-class PatternsJoined(Event, MembershipTerms):
+class PatternsJoined(Event, MembershipTerms, frozen=True):
     """A tenant reads an industry's patterns from here on, and may share some."""
 
     by: str = ""
@@ -114,7 +114,7 @@ class PatternRevoked(Event):
 
 
 @event("pattern_published", tracked=True, role="memory", chunks="none")
-class PatternPublished(Event, SharedText):
+class PatternPublished(Event, SharedText, frozen=True):
     """A redacted text comes into an industry's pool."""
 
 

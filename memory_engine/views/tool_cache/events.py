@@ -13,7 +13,7 @@ def cache_key(tool: str, parameters: str) -> str:
 
 
 @event("tool_result_cached", tracked=True, role="memory", chunks="none")
-class ToolResultCached(Event, ResultOfTool):
+class ToolResultCached(Event, ResultOfTool, frozen=True):
     """A result is kept for `duration` exchanges.
 
     `call_id` is the call that it answered: forgetting that call or its result forgets this too.
