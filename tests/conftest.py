@@ -16,7 +16,7 @@ from memory_engine.store.protocol import Store
 from tests import costs
 from tests.command_line import Run
 from tests.depth import DEEP, PROFILE
-from tests.places import StayOpen
+from tests.staying import StayOpen
 
 HERE = Path(__file__).resolve().parent
 ALONE = ("browser", "processes")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from memory_engine.store.protocol import Store
 from tests.postgres_server import new_url
 
 PLACES: dict[str, Callable[[Path], str]] = {
@@ -19,7 +18,3 @@ on_both_back_ends = pytest.mark.parametrize("back_end", PLACES)
 def place_of(back_end: str, folder: Path) -> str:
     """A place that nobody has used. Skips where there is no server."""
     return PLACES[back_end](folder)
-
-
-StayOpen = Callable[[Store], None]
-"""Lets a store stay open for the next engine, until the test ends."""

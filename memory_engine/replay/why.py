@@ -127,7 +127,7 @@ class _Blocks:
         """The whole tree."""
         context, past = self._context, self._past
         state = await past.kernel.reader.shown_at(past.id, context.seq)
-        shown = [*(chunk.id for chunk in context.chunks if state.get(chunk.id) is not None), *context.excluded]
+        shown = [*(chunk.id for chunk in context.chunks if not self._is_made(chunk, state)), *context.excluded]
         refs: list[ChunkRef] = [(past.id, chunk_id) for chunk_id in shown]
         passages = await self._places(context.recalled)
         standing = {(line.thread_id, line.seq) for block in context.standing for line in block.lines if line.seq}
@@ -155,6 +155,14 @@ class _Blocks:
             children=(*blocks, *([left_out] if left_out is not None else [])),
         )
 
+    def _is_made(self, chunk: Chunk, state: State) -> bool:
+        """Whether a chunk was made for the context: a standing block, or recalled passages.
+
+        All others are of the log, also originals that a summary of the state covers.
+        """
+        names = {ChunkType.RECALLED, *(one.name for one in self._context.standing)}
+        return chunk.type in names and state.get(chunk.id) is None
+
     def _top(self, state: State) -> list[Chunk]:
         """The chunks that are blocks of their own: not those inside another."""
         placed = {chunk.id: state.placed_at(chunk.id) for chunk in self._context.chunks}
@@ -163,7 +171,7 @@ class _Blocks:
     # blocks
 
     def _block(self, tree: Tree, state: State, chunk: Chunk, passages: Sequence[EventRef | None]) -> Why:
-        if state.get(chunk.id) is None:
+        if self._is_made(chunk, state):
             if chunk.type == ChunkType.RECALLED:
                 return self._recalled_block(tree, chunk, passages)
             return self._standing_block(tree, chunk)

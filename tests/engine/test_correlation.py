@@ -32,7 +32,7 @@ from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FakeCompactor, Hangs
 from tests.conversations import LONG, log, opened
 from tests.patterns import approved, joined
-from tests.places import StayOpen
+from tests.staying import StayOpen
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from memory_engine.runtime.delivery import Relay
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
 from memory_engine.views.tool_cache.view import Flights
-from tests.places import StayOpen
+from tests.staying import StayOpen
 
 
 def fact(text: str, to: str) -> MemoryShared:

@@ -13,7 +13,7 @@ from memory_engine.projections.outbox import OUTBOX
 from memory_engine.runtime.delivery import Relay
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
-from tests.places import StayOpen
+from tests.staying import StayOpen
 
 
 def shared(text: str, to: str = "b") -> MemoryShared:

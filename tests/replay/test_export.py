@@ -34,7 +34,7 @@ from memory_engine.testing import FaultyStore
 from memory_engine.thread import handle_of
 from tests.engine.test_laws import LOGS
 from tests.exports import NEVER, TALK, files_in, lines_of, read, rows, shown, talk
-from tests.places import StayOpen
+from tests.staying import StayOpen
 
 # there and back
 

@@ -12,8 +12,8 @@ from memory_engine.runtime.delivery import Relay
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
 from tests.patterns import joined, texts
-from tests.places import StayOpen
 from tests.replay.test_rewind import fact, known, talk
+from tests.staying import StayOpen
 
 TASTE = "The user prefers short answers"
 RULE = "Revenue dips every Sunday"

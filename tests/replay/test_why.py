@@ -388,6 +388,22 @@ async def test_each_block_of_a_context_is_explained() -> None:
         assert "thinking" == hidden.children[0].facts["type"]
 
 
+async def test_originals_that_a_summary_covers_are_explained_where_a_context_shows_them() -> None:
+    """Each leads to its event, next to the summary that covers it."""
+    async with opened(Scripted(), NEVER) as engine:
+        thread = await engine.create_thread()
+        await say(thread, turns(12))
+        await thread.compact()
+        for budget in (150, 250, 10_000):
+            context = await thread.context(budget)
+            covered = set(context.included) - {chunk.id for chunk in (await thread.state()).chunks()}
+            tree = await thread.replay.why(context)
+            assert set(context.included) <= {block.id for block in tree.children}
+            said = {block.id: block.seq for block in tree.children if block.id in covered}
+            assert {one: int(one.partition(".")[0]) for one in covered} == said
+        assert covered
+
+
 def _int(value: object) -> int:
     assert isinstance(value, int)
     return value

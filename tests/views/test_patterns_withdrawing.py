@@ -19,7 +19,7 @@ from memory_engine.testing import FaultyStore
 from memory_engine.views.patterns.fold import PATTERNS, shares
 from memory_engine.views.patterns.pool import pattern_id
 from tests.patterns import approved, joined, promoted, texts, told
-from tests.places import StayOpen
+from tests.staying import StayOpen
 
 
 async def gone(engine: Engine, tenant: str = "globex") -> None:
