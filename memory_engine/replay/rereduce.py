@@ -6,7 +6,7 @@ go, worked out from two states: the present one, and the one that today's reduce
 """
 
 import msgspec
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from memory_engine.compaction.history import read_aftermath
 from memory_engine.compaction.service import CompactionService
@@ -210,7 +210,7 @@ async def _undoing(kernel: Kernel, runtime: ThreadRuntime, reason: str) -> Threa
     left = now.draft()
     for place in goes:
         left.remove(place)
-    aftermath = evolve(aftermath, state=left.freeze(now.seq))
+    aftermath = msgspec.structs.replace(aftermath, state=left.freeze(now.seq))
     return ThreadRereduced(
         from_seq=event.from_seq,
         restored=restored_chunks(before, aftermath, dict.fromkeys(event.removed, "")),
