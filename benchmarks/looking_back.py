@@ -16,7 +16,8 @@ from benchmarks.setting import Setting, say, settle_memory
 from memory_engine import Engine
 from memory_engine.core.chunks import ChunkType
 from memory_engine.engine import kernel_of
-from memory_engine.files.verify_file import cores, verify_file
+from memory_engine.files.verify_file import verify_file
+from memory_engine.files.workers import cores
 from memory_engine.replay.what_if import Change, SkipEvent
 from memory_engine.store import snapshots
 from memory_engine.store.protocol import ProjectionChange

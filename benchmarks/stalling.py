@@ -18,7 +18,7 @@ import memory_engine
 from benchmarks.figures import Bar, Figure, Reference, Rounds, quantile
 from benchmarks.ours import WITHOUT_COMPACTION, dispatch_timed, events
 from benchmarks.setting import Setting, one_core, say
-from memory_engine import Thread, UserMessage
+from memory_engine import Engine, Thread, UserMessage
 
 BEAT_S = 0.001
 EACH_S = 0.002
@@ -170,6 +170,7 @@ async def deleting(setting: Setting) -> list[Figure]:
             if seed:
                 taken.append(took / 1e6)
                 meanwhile += bystanders.dispatches
+        erased = {prove: await _erased_ms(engine, prove=prove) for prove in (False, True)}
     with closing(sqlite3.connect(copied)) as raw:
         begun = perf_counter_ns()
         raw.execute("VACUUM")
@@ -193,7 +194,26 @@ async def deleting(setting: Setting) -> list[Figure]:
             asserted=not setting.quick,
             detail={"longest_ms": max(meanwhile) / 1e6},
         ),
+        Figure(
+            bench="deleting",
+            case=f"a message erased from {path.stat().st_size / 1e6:,.0f} MB",
+            value=erased[False],
+            unit="ms, reading a part",
+            reference=Reference("reading everything", erased[True]),
+        ),
     ]
+
+
+async def _erased_ms(engine: Engine, *, prove: bool) -> float:
+    """The median time that it takes to erase a message of a short thread."""
+    taken: list[float] = []
+    for seed in range(ROUNDS):
+        thread = await engine.create_thread()
+        await thread.dispatch_all(events(2_000 + seed, 20))
+        begun = perf_counter_ns()
+        await thread.admin.erase(seqs=[3], prove=prove)
+        taken.append((perf_counter_ns() - begun) / 1e6)
+    return statistics.median(taken)
 
 
 async def many_threads(setting: Setting) -> list[Figure]:

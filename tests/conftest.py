@@ -20,7 +20,7 @@ from tests.places import StayOpen
 
 HERE = Path(__file__).resolve().parent
 ALONE = ("browser", "processes")
-"""Folders whose tests start several processes each: one test of them runs at a time, whatever runs beside it."""
+"""Folders whose tests start several processes each: of each folder, one test runs at a time."""
 LITELLM = (
     "engine/test_client_models.py",
     "engine/test_litellm_model.py",
@@ -139,7 +139,7 @@ def _keep_quick(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         name = costs.function_of(item.nodeid)
         shortened = SHORT / USUAL if isinstance(item, pytest.Function) and _is_law(item) else 1
-        if process_of(_file_of(item)) != "alone" and costs.is_quick(name, shortened=shortened):
+        if process_of(_file_of(item)) not in ALONE and costs.is_quick(name, shortened=shortened):
             kept.setdefault(name, item)
     quick = set(kept.values())
     config.hook.pytest_deselected(items=[item for item in items if item not in quick])
@@ -151,7 +151,8 @@ def process_of(file: str) -> str:
     inner = file.removeprefix("tests/")
     if inner in LITELLM:
         return "litellm"
-    return "alone" if inner.partition("/")[0] in ALONE else file
+    folder = inner.partition("/")[0]
+    return folder if folder in ALONE else file
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -162,7 +163,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Send a file's tests to one process, for its fixtures' sake, and those of ALONE, or of LITELLM, all to one.
+    """Send a file's tests to one process, for its fixtures' sake, and those of a folder of ALONE, or of LITELLM, too.
 
     Not by the marks of pytest-xdist: they are told by the names of tests, and pytest 9.2 lets nobody rename a test.
     """

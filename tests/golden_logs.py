@@ -180,6 +180,8 @@ async def _rewound(engine: Engine) -> None:
     await thread.scratchpad.write("The bicycle has a flat tyre")
     await thread.rewind(redo=True)
     await thread.rewind(moment)
+    await thread.admin.quarantine("event:1", by="Ann", reason="not her bicycle")
+    await thread.admin.quarantine("event:1", release=True)
 
 
 async def _paused(engine: Engine) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from memory_engine.replay.divergence import VerifyReport
     from memory_engine.replay.export import export
     from memory_engine.replay.export.redaction import Redaction
+    from memory_engine.replay.quarantine import Quarantine, QuarantineReport
     from memory_engine.replay.verify import VerifyProgress
 else:
     erasing, holds = lazy_modules("memory_engine.administration", "erasing holds")
@@ -279,7 +280,7 @@ class Admin:
 
     async def quarantine(
         self, source: str, *, release: bool = False, dry_run: bool = False, by: str = "", reason: str = ""
-    ) -> "quarantine.QuarantineReport":
+    ) -> "QuarantineReport":
         """Hide what rests on a source, here and in other threads, by a recorded act; with `release` it comes back.
 
         `source` is `tool:NAME`, `document:ID`, `agent:ID`, `event:SEQ_OR_ID`, `origin:NAME` (see `min_trust`) or
@@ -295,7 +296,7 @@ class Admin:
         await imported(quarantine)
         return await quarantine.quarantine(self._thread, source, release=release, dry_run=dry_run, by=by, reason=reason)
 
-    async def quarantines(self) -> "tuple[quarantine.Quarantine, ...]":
+    async def quarantines(self) -> "tuple[Quarantine, ...]":
         """The quarantines in force, in the order in which they began."""
         await imported(quarantine)
         return await quarantine.quarantines(self._thread)

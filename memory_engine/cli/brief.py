@@ -2,45 +2,29 @@
 
 import argparse
 
-from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_thread, existing, moment, positive
-from memory_engine.cli.life import add_reason, put_receipt
-from memory_engine.cli.terminal import Terminal
-from memory_engine.core.excerpts import Column, counted, one_line
+from memory_engine.cli.commands import AT, REASON, Command, Option, WrongArgument, always, positive
+from memory_engine.cli.life import receipt_printout
+from memory_engine.core.excerpts import counted
+from memory_engine.reports import Column, Printout, line, table_of
+from memory_engine.thread import Thread
 from memory_engine.views.brief.view import Brief, BriefStatement
 
 
-def _declare_brief(parser: argparse.ArgumentParser) -> None:
-    add_thread(parser)
-    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"as of: {MOMENT}")
-    parser.add_argument("--standing", action="store_true", help="only statements that are not spent")
-
-
-async def brief(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Print what people said in a thread, what became of each statement, and the pins."""
-    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
-        thread = engine.thread(asked.thread)
-        await thread.info()
-        found = await thread.brief.read(at=asked.at)
+async def brief(thread: Thread, asked: argparse.Namespace) -> Printout:
+    """What people said in a thread, what became of each statement, and the pins."""
+    found = await thread.brief.read(at=asked.at)
     shown = in_time(found, standing=asked.standing)
-    terminal.json(found.as_data() | {"statements": shown})
-    terminal.say(
-        f"{len(found.standing)} of {counted(len(found), 'statement')} still stand in {found.thread_id} "
-        f"at event {found.seq}",
-        "bold",
-    )
-    if shown:
-        heads = [Column("SEQ", right=True), Column("SPEAKER", least=8), Column("KIND"), Column("STATUS")]
-        terminal.table([*heads, Column("TEXT", least=20)], [_statement_row(one, terminal.width) for one in shown])
-    return 0
+    counts = f"{len(found.standing)} of {counted(len(found), 'statement')} still stand"
+    head = line(f"{counts} in {found.thread_id} at event {found.seq}", "bold")
+    heads = [Column("SEQ", right=True), Column("SPEAKER", least=8), Column("KIND"), Column("STATUS")]
+    rows = [(str(one.seq), speaker_of(one), one.kind, became(one), one.text) for one in shown]
+    table = table_of([*heads, Column("TEXT", least=20, cut=True)], rows)
+    return Printout(found.as_data() | {"statements": shown}, [head, table])
 
 
 def in_time(found: Brief, *, standing: bool = False) -> list[BriefStatement]:
     """The statements of a brief in the order of time, those of an agent that leads first."""
     return sorted(found.standing if standing else found, key=lambda one: (one.origin != "parent", one.seq, one.n))
-
-
-def _statement_row(one: BriefStatement, width: int) -> tuple[str, str, str, str, str]:
-    return str(one.seq), speaker_of(one), one.kind, became(one), one_line(one.text, width)
 
 
 def speaker_of(one: BriefStatement) -> str:
@@ -57,40 +41,34 @@ def became(one: BriefStatement) -> str:
     return f"{one.status} by {one.by}" if one.by else one.status
 
 
-def _declare_pin(parser: argparse.ArgumentParser) -> None:
-    add_thread(parser)
-    parser.add_argument("text", metavar="TEXT", nargs="?", help="what to keep in every context, word for word")
-    parser.add_argument("--chunk", metavar="ID", help="keep the text of this chunk instead")
-
-
-async def pin(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Keep a text, or that of a chunk, in the brief of every context."""
+def _names_a_text(asked: argparse.Namespace) -> None:
     if (asked.text is None) == (asked.chunk is None):
         raise WrongArgument("say what to pin: a TEXT, or --chunk ID")
-    async with existing(asked.db, plugins=asked.plugins) as engine:
-        thread = engine.thread(asked.thread)
-        await thread.info()
-        receipt = await thread.pin(asked.text if asked.chunk is None else await thread.replay.chunk(asked.chunk))
-    put_receipt(terminal, receipt, f"pinned; `memory-engine unpin {asked.thread} {receipt.seq}` takes it out")
-    return 0
 
 
-def _declare_unpin(parser: argparse.ArgumentParser) -> None:
-    add_thread(parser)
-    parser.add_argument("seq", type=positive, metavar="SEQ", help="the pin's seq (`memory-engine brief` lists them)")
-    add_reason(parser)
+async def pin(thread: Thread, asked: argparse.Namespace) -> Printout:
+    """Keep a text, or that of a chunk, in the brief of every context."""
+    receipt = await thread.pin(asked.text if asked.chunk is None else await thread.replay.chunk(asked.chunk))
+    return receipt_printout(receipt, f"pinned; `memory-engine unpin {asked.thread} {receipt.seq}` takes it out")
 
 
-async def unpin(asked: argparse.Namespace, terminal: Terminal) -> int:
+async def unpin(thread: Thread, asked: argparse.Namespace) -> Printout:
     """Take a pin out of the brief."""
-    async with existing(asked.db, plugins=asked.plugins) as engine:
-        thread = engine.thread(asked.thread)
-        await thread.info()
-        receipt = await thread.unpin(asked.seq, reason=asked.reason)
-    put_receipt(terminal, receipt, f"the pin of event {asked.seq} is taken out")
-    return 0
+    receipt = await thread.unpin(asked.seq, reason=asked.reason)
+    return receipt_printout(receipt, f"the pin of event {asked.seq} is taken out")
 
 
-BRIEF = Command(_declare_brief, brief)
-PIN = Command(_declare_pin, pin)
-UNPIN = Command(_declare_unpin, unpin)
+BRIEF = Command.of_thread(brief, AT, Option.flag("--standing", "only statements that are not spent"))
+PIN = Command.of_thread(
+    pin,
+    Option.word("text", "TEXT", "what to keep in every context, word for word"),
+    Option.value("--chunk", "ID", "keep the text of this chunk instead"),
+    writes=always,
+    check=_names_a_text,
+)
+UNPIN = Command.of_thread(
+    unpin,
+    Option.value("seq", "SEQ", "the pin's seq (`memory-engine brief` lists them)", positive),
+    REASON,
+    writes=always,
+)

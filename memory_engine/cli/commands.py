@@ -1,31 +1,38 @@
-"""The type of commands, the arguments that many of them take, and the database that they work on."""
+"""Commands: how one is declared, the arguments that many of them take, and the database that they work on.
+
+A command that asks a thread or the store a question is its options and a function that returns a report
+(`Command.of_thread`, `Command.of_store`): the database is opened for it, and its report printed. One that serves,
+streams or asks a person has a `run` of its own.
+"""
 
 import argparse
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import evolve, frozen
+from attrs import frozen
 
-from memory_engine.cli.options import VARIABLE, PluginChoice, did_you_mean, key_for
-from memory_engine.cli.terminal import Terminal
+from memory_engine.cli.options import VARIABLE, PluginChoice, add_shared, did_you_mean, key_for
+from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.lazy import lazy_module, regex
-from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.engine import Engine
 from memory_engine.errors import InvalidInput, MemoryEngineError, ThreadNotFound
 from memory_engine.errors.base import facts, is_url, shown_place
 from memory_engine.plugins import Plugin, installed_plugins, plugin_at
+from memory_engine.reports import Drawable, Printout
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.store.reader import MomentLike
+from memory_engine.thread import Thread
 from memory_engine.wiring import open as open_engine
 
 if TYPE_CHECKING:
     from memory_engine import options
+    from memory_engine.options import Parts
 else:
     options = lazy_module("memory_engine.options")
 
@@ -39,12 +46,94 @@ CommandFunction = Callable[[argparse.Namespace, Terminal], Awaitable[int]]
 """Does a command's work and returns the exit code. Raises `MemoryEngineError` if it cannot."""
 
 
+Declare = Callable[[argparse.ArgumentParser], object]
+"""Adds arguments to a parser."""
+Kind = Callable[[str], object]
+"""Makes an argument's value from its text, as argparse wants its types."""
+Asks = Callable[[argparse.Namespace], bool]
+"""What the arguments say about a command."""
+Report = Drawable | Printout
+
+
 @frozen
 class Command:
     """A word of the command line, named in `program.COMMANDS`. `declare` adds its own arguments to a parser."""
 
-    declare: Callable[[argparse.ArgumentParser], None]
+    declare: Declare
     run: CommandFunction
+
+    @classmethod
+    def of(cls, run: CommandFunction, *options: Declare) -> "Command":
+        """A command with these arguments, in order."""
+
+        def declare(parser: argparse.ArgumentParser) -> None:
+            for option in options:
+                option(parser)
+
+        return cls(declare, run)
+
+    @classmethod
+    def of_actions(cls, actions: "Mapping[str, tuple[str, Command]]", *options: Declare) -> "Command":
+        """A command of several actions (`docs add`), by name: the purpose of each, and what it does.
+
+        Each takes the options before its own.
+        """
+
+        def declare(parser: argparse.ArgumentParser) -> None:
+            words = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
+            for name, (what, action) in actions.items():
+                inner = words.add_parser(name, help=what, description=what, allow_abbrev=False)
+                for add in (*options, action.declare, add_shared):
+                    add(inner)
+
+        return cls(declare, lambda asked, terminal: actions[asked.action][1].run(asked, terminal))
+
+    @classmethod
+    def of_store(
+        cls,
+        ask: Callable[[Engine, argparse.Namespace], Awaitable[Report]],
+        *options: Declare,
+        writes: Asks = lambda _: False,
+        check: Callable[[argparse.Namespace], object] = lambda _: None,
+        busy: str = "",
+    ) -> "Command":
+        """A command that opens the database, and prints the report that `ask` returns.
+
+        `writes` says of the arguments whether the database may be changed. `check` sees them before it is opened. A
+        command that is `busy` shows its progress: `asked.progress`.
+        """
+
+        async def run(asked: argparse.Namespace, terminal: Terminal) -> int:
+            check(asked)
+            async with existing(asked.db, read_only=not writes(asked), plugins=asked.plugins) as engine:
+                with Progress(busy, terminal) if busy else nullcontext() as asked.progress:
+                    found = await ask(engine, asked)
+            return terminal.show(found)
+
+        return cls.of(run, *options)
+
+    @classmethod
+    def of_thread(
+        cls,
+        ask: Callable[[Thread, argparse.Namespace], Awaitable[Report]],
+        *options: Declare,
+        writes: Asks = lambda _: False,
+        check: Callable[[argparse.Namespace], object] = lambda _: None,
+        busy: str = "",
+    ) -> "Command":
+        """The same of a THREAD, which must exist."""
+
+        async def ask_thread(engine: Engine, asked: argparse.Namespace) -> Report:
+            thread = engine.thread(asked.thread)
+            await thread.info()
+            return await ask(thread, asked)
+
+        return cls.of_store(ask_thread, add_thread, *options, writes=writes, check=check, busy=busy)
+
+
+def always(_asked: argparse.Namespace) -> bool:
+    """For commands that may write, whatever their arguments."""
+    return True
 
 
 @facts
@@ -71,15 +160,6 @@ def positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is below 1")
     return value
-
-
-def reading_limits(text: str) -> ReadingLimits:
-    """`NAME=N,…`: limits of reading files that replace the defaults."""
-    pairs = (one.partition("=") for one in text.split(","))
-    try:
-        return evolve(DEFAULT_LIMITS, **{name.strip(): int(count) for name, _, count in pairs})
-    except (InvalidInput, TypeError) as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def moment(text: str) -> MomentLike:
@@ -112,11 +192,39 @@ def pair(text: str) -> tuple[str, str]:
     return key, value
 
 
+class Option:
+    """The arguments of commands: each of these adds one to a parser."""
+
+    @staticmethod
+    def flag(name: str, what: str) -> Declare:
+        """An option without a value."""
+        return lambda parser: parser.add_argument(name, action="store_true", help=what)
+
+    @staticmethod
+    def value(name: str, metavar: str, what: str, kind: Kind = str, *, default: object = None) -> Declare:
+        """An option with a value, or a word that has to be given."""
+        return lambda parser: parser.add_argument(name, metavar=metavar, help=what, type=kind, default=default)
+
+    @staticmethod
+    def word(name: str, metavar: str, what: str, kind: Kind = str, *, default: object = None) -> Declare:
+        """A word that may be left out."""
+        return lambda parser: parser.add_argument(
+            name, metavar=metavar, help=what, type=kind, default=default, nargs="?"
+        )
+
+    @staticmethod
+    def many(name: str, metavar: str, what: str, kind: Kind = str) -> Declare:
+        """An option with a value that may be given several times: a list."""
+        return lambda parser: parser.add_argument(
+            name, metavar=metavar, help=what, type=kind, action="append", default=[]
+        )
+
+
+AT = Option.value("--at", "MOMENT", f"as of: {MOMENT}", moment)
+DRY_RUN = Option.flag("--dry-run", "print what would change, and write nothing")
+REASON = Option.value("--reason", "TEXT", "why; recorded with it", default="")
+
 whole.__name__ = positive.__name__ = "whole number"  # argparse's name for them in errors
-
-
-def no_arguments(_parser: argparse.ArgumentParser) -> None:
-    """For a command without arguments."""
 
 
 def add_thread(parser: argparse.ArgumentParser) -> None:
@@ -220,8 +328,9 @@ async def writable(
     config: EngineConfig | None = None,
     plugins: PluginChoice = NO_PLUGINS,
     key: Callable[[str], str | None] = key_for,
+    parts: "Parts | None" = None,
 ) -> AsyncIterator[Engine]:
     """Open a database, or make it if it does not exist. `key` gives the key of the place."""
     config = config or EngineConfig()
-    async with open_engine(path, key=key(path), config=config, plugins=chosen_plugins(plugins)) as engine:
+    async with open_engine(path, key=key(path), config=config, plugins=chosen_plugins(plugins), parts=parts) as engine:
         yield engine

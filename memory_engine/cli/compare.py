@@ -18,10 +18,11 @@ from memory_engine.cli.what_if import (
     registered_compactors,
 )
 from memory_engine.compaction.base import Compactor, calls_model
-from memory_engine.core.excerpts import Column, counted, duration, number
+from memory_engine.core.excerpts import counted, duration, number
 from memory_engine.files.comparison import SMALL_WINDOW, SUFFIXES, CompactorScore, Comparison, compare_compactors
 from memory_engine.files.comparison_chart import draw
 from memory_engine.plugins import Plugin
+from memory_engine.reports import Column
 from memory_engine.thread import Thread
 from memory_engine.wiring import model_compactor
 from memory_engine.wiring import open as open_engine

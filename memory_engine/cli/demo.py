@@ -14,7 +14,8 @@ from pathlib import Path
 
 from attrs import define, field
 
-from memory_engine.cli.commands import Command, WrongArgument, no_arguments, writable
+from memory_engine.cli import story
+from memory_engine.cli.commands import Command, WrongArgument, writable
 from memory_engine.cli.messages import measure, put_messages_briefly
 from memory_engine.cli.options import FOUND_PROBLEMS, VARIABLE
 from memory_engine.cli.terminal import Terminal
@@ -30,6 +31,7 @@ from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors.base import shown_place
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport
+from memory_engine.options import Parts
 from memory_engine.replay.divergence import VerifyReport
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.thread import Thread
@@ -80,10 +82,45 @@ async def demo(asked: argparse.Namespace, terminal: Terminal) -> int:
             terminal.put(terminal.styled(f"{at}/{len(SAMPLES)} {name}", "bold", "cyan") + f"  {escaped(title)}")
             shown = await _dispatch(engine, name)
             results.append(await _narrate(engine, shown, terminal))
+    terminal.say()
+    terminal.put(terminal.styled(story.THREAD, "bold", "cyan") + f"  {escaped(story.TITLE)}")
+    is_verified = await _tell_story(db, terminal)
     seconds = time.perf_counter() - begun
-    terminal.json({"db": shown_place(db), "seconds": round(seconds, 3), "conversations": results})
+    told = {"thread": story.THREAD, "seq": story.ALARM, "question": story.QUESTION, "verified": is_verified}
+    terminal.json({"db": shown_place(db), "seconds": round(seconds, 3), "conversations": results, "story": told})
     _print_next_steps(shown_place(db), seconds, terminal)
-    return 0 if all(result["verified"] for result in results) else FOUND_PROBLEMS
+    return 0 if is_verified and all(result["verified"] for result in results) else FOUND_PROBLEMS
+
+
+async def _tell_story(db: str, terminal: Terminal) -> bool:
+    """Write the story and show what it is about. Returns whether its logs verify."""
+    clock = story.story_clock()
+    async with writable(db, parts=Parts(clock=clock)) as engine:
+        if not await story.is_told(engine):
+            await story.tell_story(engine, clock)
+        infos = [info for info in await engine.threads() if info.id not in SAMPLES]
+        thread = engine.thread(story.THREAD)
+        size = f"{counted(sum(info.events for info in infos), 'event')} in {counted(len(infos), 'thread')}"
+        _step(terminal, "log", f"{size}, at their times: the agent's, its user's, a sub-agent's, and what agents know")
+        context = await thread.context(max_tokens=story.SMALL)
+        is_kept = any(story.RULE in str(message["content"]) for message in context.messages)
+        kept = "is still in front of the model" if is_kept else "is left out"
+        _step(terminal, "rule", f"in {number(context.tokens)} tokens, “{story.RULE}” {kept}")
+        answer = (
+            f"event {story.ALARM} ← event {story.TOLD}, where the user gave the limit; corrected by {story.CORRECTED}"
+        )
+        _step(terminal, "why", f"“{story.QUESTION}” {answer}")
+        _step(
+            terminal,
+            "erased",
+            f"event {story.ERASED}, a private number: its bytes are gone, and the log says who asked",
+        )
+        reports = [await engine.thread(info.id).replay.verify() for info in infos]
+        events = counted(sum(report.events for report in reports), "event")
+        is_verified = all(report.ok for report in reports)
+        result = "every hash, operation and state is as recorded" if is_verified else "some differ: ask `verify`"
+        _step(terminal, "verify", f"{events} replayed: {result}")
+        return is_verified
 
 
 def _new_database() -> str:
@@ -209,12 +246,19 @@ def _print_next_steps(db: str, seconds: float, terminal: Terminal) -> None:
     terminal.say(f"All of it took {duration(seconds)} and is in {db}. Ask it:", "bold")
     terminal.say()
     terminal.say(f"{_MARGIN}export {VARIABLE}={db}", "cyan")
-    for words in ("threads", "log coding --limit 10", "why coding 23.0", "context coding --max-tokens 600", "verify"):
+    asked = (
+        "threads",
+        "log coding --limit 10",
+        "why coding 23.0",
+        f"context {story.THREAD} --max-tokens 500",
+        "verify",
+    )
+    for words in asked:
         terminal.say(f"{_MARGIN}{program} {words}", "cyan")
     terminal.say()
-    terminal.say("Or look at all of it in your browser:", "bold")
+    terminal.say(f"Or look at all of it in your browser. {story.QUESTION}", "bold")
     terminal.say()
-    terminal.say(f"{_MARGIN}{program} inspect --open --db {db}", "cyan")
+    terminal.say(f"{_MARGIN}{program} inspect --open --thread {story.THREAD} --seq {story.ALARM} --db {db}", "cyan")
 
 
 def _typed_as() -> str:
@@ -227,4 +271,4 @@ def _typed_as() -> str:
     return str(place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place)
 
 
-DEMO = Command(no_arguments, demo)
+DEMO = Command.of(demo)

@@ -3,28 +3,28 @@
 import argparse
 import textwrap
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from memory_engine.cli.commands import (
     NEAR_MAX,
     Command,
-    CommandFunction,
+    Option,
     WrongArgument,
+    always,
     existing,
     positive,
-    reading_limits,
     whole,
     writable,
 )
-from memory_engine.cli.options import FOUND_PROBLEMS, add_shared, did_you_mean
-from memory_engine.cli.standard import check_one_is_there
+from memory_engine.cli.options import FOUND_PROBLEMS, did_you_mean
+from memory_engine.cli.standard import check_one_is_there, limits
 from memory_engine.cli.terminal import Progress, Terminal
-from memory_engine.core.excerpts import Column, counted, duration, escaped, number
+from memory_engine.core.excerpts import counted, duration, escaped, number
 from memory_engine.core.json_form import named
-from memory_engine.core.limits import DEFAULT_LIMITS
 from memory_engine.engine import Engine
 from memory_engine.recall.hits import Found, Hit
+from memory_engine.reports import Column, Line, Paper, Printout, line, table_of
 from memory_engine.views.documents.fold import Document, DocumentReport, document_id_of
 from memory_engine.views.documents.readers.splitting import Splitting
 from memory_engine.views.documents.view import Documents
@@ -35,18 +35,8 @@ WIDTH_MAX = 110
 _INDENT = "   "
 
 
-def _declare_documents(parser: argparse.ArgumentParser) -> None:
-    words = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
-    for name, (what, declare, _) in _ACTIONS.items():
-        inner = words.add_parser(name, help=what, description=what, allow_abbrev=False)
-        inner.add_argument("--tenant", required=True, metavar="T", help="whose documents they are")
-        declare(inner)
-        add_shared(inner)
-
-
-async def docs(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Run one of the commands on a tenant's documents."""
-    return await _ACTIONS[asked.action][2](asked, terminal)
+def _declare_tenant(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tenant", required=True, metavar="T", help="whose documents they are")
 
 
 def _declare_add(parser: argparse.ArgumentParser) -> None:
@@ -66,13 +56,7 @@ def _declare_add(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"how many of them repeat the end of the passage before (default: {default.overlap})",
     )
-    parser.add_argument(
-        "--limits",
-        type=reading_limits,
-        default=DEFAULT_LIMITS,
-        metavar="NAME=N,…",
-        help="other limits of reading, such as file_bytes=99000000",
-    )
+    limits("file_bytes=99000000")(parser)
 
 
 async def add(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -108,10 +92,10 @@ def _put_report(report: DocumentReport, tenant: str, seconds: float, terminal: T
         if count
     ]
     several = "" if report.added + report.changed + report.unchanged + report.removed == 1 else "s"
-    line = f"{counted(report.files, 'file')} for tenant {tenant}: {', '.join(became) or 'no'} document{several}"
+    head = f"{counted(report.files, 'file')} for tenant {tenant}: {', '.join(became) or 'no'} document{several}"
     written = f"{counted(report.passages, 'passage')} written" if report.passages else "nothing written"
     ended = f", {number(report.ended)} ended" if report.ended else ""
-    terminal.say(f"{line}, {written}{ended} in {duration(seconds)}")
+    terminal.say(f"{head}, {written}{ended} in {duration(seconds)}")
     if report.skipped:
         terminal.say(f"{counted(len(report.skipped), 'file')} of other formats skipped; --json lists them")
     if terminal.as_json:
@@ -122,26 +106,17 @@ def _put_report(report: DocumentReport, tenant: str, seconds: float, terminal: T
         terminal.warn(f"… and {number(len(report.failed) - FAILURES_SHOWN_MAX)} more; --json lists them")
 
 
-def _declare_list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--at", type=whole, metavar="SEQ", help="as of this event of the tenant's thread")
-
-
-async def listing(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """List documents by their ids."""
-    async with existing(asked.db, plugins=asked.plugins) as engine:
-        try:
-            found = await engine.tenant(asked.tenant).documents.list(at=asked.at)
-        except ValueError as error:
-            raise WrongArgument(str(error)) from None
-        none = "" if found else await _no_documents(engine, asked.tenant)
-    terminal.json([_as_json(document) for document in found])
-    if not found:
-        terminal.say(none)
-        return 0
+async def listing(engine: Engine, asked: argparse.Namespace) -> Printout:
+    """Documents by their ids."""
+    try:
+        found = await engine.tenant(asked.tenant).documents.list(at=asked.at)
+    except ValueError as error:
+        raise WrongArgument(str(error)) from None
+    none = "" if found else await _no_documents(engine, asked.tenant)
     heads = [Column("ID", least=12), Column("TITLE", least=12), Column("FORMAT"), Column("DATE")]
+    heads += [Column("AUTHOR", least=8), Column("PASSAGES", right=True)]
     rows = [(one.id, one.title, one.format, _day(one), one.author or "-", number(len(one.passages))) for one in found]
-    terminal.table([*heads, Column("AUTHOR", least=8), Column("PASSAGES", right=True)], rows)
-    return 0
+    return Printout([_as_json(document) for document in found], [table_of(heads, rows, none)])
 
 
 async def _no_documents(engine: Engine, tenant: str) -> str:
@@ -190,33 +165,21 @@ async def _remove(documents: Documents, name: str, reason: str) -> int:
     return await documents.remove(name, reason=reason) or await documents.remove(Path(name), reason=reason)
 
 
-def _declare_search(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("query", metavar="QUERY", help="a question, or words")
-    parser.add_argument("--limit", type=positive, default=10, metavar="N", help="the best N passages (default: 10)")
-    parser.add_argument("--at", type=whole, metavar="SEQ", help="as of this event of the tenant's thread")
-
-
-async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Print the passages that answer a question best."""
-    async with existing(asked.db, plugins=asked.plugins) as engine:
-        documents = engine.tenant(asked.tenant).documents
-        try:
-            found = await documents.search(asked.query, limit=asked.limit, at=asked.at)
-            known = {one.id: one for one in await documents.list(at=asked.at)}
-            none = "nothing was found" if known or found else await _no_documents(engine, asked.tenant)
-        except ValueError as error:
-            raise WrongArgument(str(error)) from None
-    terminal.json(
-        {
-            "query": asked.query,
-            **named(found, "how failure waiting unindexed"),
-            "hits": [_hit_as_data(hit, known) for hit in found],
-        }
+async def search(engine: Engine, asked: argparse.Namespace) -> Printout:
+    """The passages that answer a question best."""
+    documents = engine.tenant(asked.tenant).documents
+    try:
+        found = await documents.search(asked.query, limit=asked.limit, at=asked.at)
+        known = {one.id: one for one in await documents.list(at=asked.at)}
+        none = "nothing was found" if known or found else await _no_documents(engine, asked.tenant)
+    except ValueError as error:
+        raise WrongArgument(str(error)) from None
+    hits = [_hit_as_data(hit, known) for hit in found]
+    return Printout(
+        {"query": asked.query, **named(found, "how failure waiting unindexed"), "hits": hits},
+        [lambda paper: _hits(found, known, paper)] if found else [line(none)],
+        warnings=[f"found by words alone: {found.failure}"] if found.failure else [],
     )
-    if not found:
-        terminal.say(none)
-    _put_found(found, known, terminal)
-    return 0
 
 
 def _hit_as_data(hit: Hit, known: Mapping[str, Document]) -> dict[str, object]:
@@ -228,26 +191,34 @@ def _hit_as_data(hit: Hit, known: Mapping[str, Document]) -> dict[str, object]:
 _UNKNOWN = {"title": "", "source": "", "channel": ""}
 
 
-def _put_found(found: Found, known: Mapping[str, Document], terminal: Terminal) -> None:
+def _hits(found: Found, known: Mapping[str, Document], paper: Paper) -> Iterator[Line]:
     for n, hit in enumerate(found, 1):
         document = known.get(document_id_of(hit.key))
         title = hit.about or (document.title if document is not None else "")
-        terminal.put(f"{n:>2} {terminal.styled(escaped(title), 'bold')}")
+        yield (f"{n:>2} ", ""), (escaped(title), "bold")
         source = (document.source or document.id) if document is not None else document_id_of(hit.key)
         dated = document is not None and document.date is not None
         day = f"{hit.at:%Y-%m-%d}" if dated else f"added {hit.at:%Y-%m-%d}"
         facts = (source, hit.speaker, day, f"score {hit.score:.2f}", hit.why)
-        terminal.say(_INDENT + " · ".join(filter(None, facts)), "dim")
-        for line in textwrap.wrap(" ".join(hit.text.split()), min(terminal.width, WIDTH_MAX) - len(_INDENT)):
-            terminal.say(_INDENT + line)
-    if found.failure:
-        terminal.warn(f"found by words alone: {found.failure}")
+        yield line(_INDENT + " · ".join(filter(None, facts)), "dim")
+        for text in textwrap.wrap(" ".join(hit.text.split()), min(paper.width, WIDTH_MAX) - len(_INDENT)):
+            yield line(_INDENT + text)
 
 
-_ACTIONS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], CommandFunction]] = {
-    "add": ("add files and folders; unchanged ones write nothing", _declare_add, add),
-    "list": ("list documents", _declare_list, listing),
-    "remove": ("remove documents, with all their passages", _declare_remove, remove),
-    "search": ("print the passages that answer a question best", _declare_search, search),
+_AT = Option.value("--at", "SEQ", "as of this event of the tenant's thread", whole)
+_ACTIONS = {
+    "add": ("add files and folders; unchanged ones write nothing", Command(_declare_add, add)),
+    "list": ("list documents", Command.of_store(listing, _AT, writes=always)),
+    "remove": ("remove documents, with all their passages", Command(_declare_remove, remove)),
+    "search": (
+        "print the passages that answer a question best",
+        Command.of_store(
+            search,
+            Option.value("query", "QUERY", "a question, or words"),
+            Option.value("--limit", "N", "the best N passages (default: 10)", positive, default=10),
+            _AT,
+            writes=always,
+        ),
+    ),
 }
-DOCS = Command(_declare_documents, docs)
+DOCS = Command.of_actions(_ACTIONS, _declare_tenant)

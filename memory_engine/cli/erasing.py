@@ -2,51 +2,27 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from memory_engine.administration.erasing import ErasureReport, delete
 from memory_engine.administration.holds import StandingHold
 from memory_engine.administration.proof import ErasureProof, find_texts
-from memory_engine.cli.commands import Command, WrongArgument, add_thread, add_yes, agreed, existing, positive
+from memory_engine.cli.commands import Command, Option, WrongArgument, add_thread, add_yes, agreed, existing, positive
 from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.clock import to_datetime
-from memory_engine.core.excerpts import Column, counted, number, one_line, size
+from memory_engine.core.excerpts import counted, number, size
 from memory_engine.core.json_form import named
 from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import ThreadHasForks
+from memory_engine.reports import Column, Line, Printout, first_lines, line, table_of
 from memory_engine.store.acts import Act
 from memory_engine.thread import Thread
 
 LISTED = 20
 """How many places and threads are listed for people."""
-
-
-def add_said(parser: argparse.ArgumentParser) -> None:
-    """The options that are recorded with an act."""
-    parser.add_argument("--by", metavar="WHO", default="", help="who asked for it; recorded with the act")
-    parser.add_argument("--reason", metavar="TEXT", default="", help="recorded with the act")
-
-
-def _declare_erase(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("thread", metavar="THREAD", nargs="?", help="the thread whose events are erased")
-    parser.add_argument("--event", action="append", metavar="ID", default=[], help="an event's id (repeatable)")
-    parser.add_argument("--seq", action="append", metavar="N", type=positive, default=[], help="a seq (repeatable)")
-    parser.add_argument("--user", metavar="USER", help="everything of a user (of --tenant, or without one)")
-    parser.add_argument("--tenant", metavar="TENANT", help="everything of a tenant, or with --user of that user")
-    add_said(parser)
-    parser.add_argument("--dry-run", action="store_true", help="count what would be destroyed, and write nothing")
-    add_yes(parser)
-    parser.add_argument(
-        "--prove",
-        action="store_true",
-        help="read all of a large database for the proof; with --text: erase nothing, look for texts in all files",
-    )
-    parser.add_argument(
-        "--text", action="append", metavar="TEXT", default=[], help="a text to look for (repeatable; -: lines of stdin)"
-    )
 
 
 async def erase(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -66,10 +42,10 @@ async def erase(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, plugins=asked.plugins) as engine:
         planned = await _erase(engine, asked, dry_run=True)
         if asked.dry_run:
-            return _print_erasure(planned, terminal)
+            return terminal.show(_erasure(planned))
         if not agreed(asked, terminal, f"Destroy {_counts(planned)}?"):
             return 0
-        return _print_erasure(await _erase(engine, asked, dry_run=False), terminal)
+        return terminal.show(_erasure(await _erase(engine, asked, dry_run=False)))
 
 
 async def _erase(engine: Engine, asked: argparse.Namespace, *, dry_run: bool) -> ErasureReport:
@@ -86,13 +62,6 @@ async def _erase(engine: Engine, asked: argparse.Namespace, *, dry_run: bool) ->
     )
 
 
-def _declare_delete(parser: argparse.ArgumentParser) -> None:
-    add_thread(parser)
-    add_said(parser)
-    parser.add_argument("--dry-run", action="store_true", help="count what would be destroyed, and write nothing")
-    add_yes(parser)
-
-
 async def delete_thread(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Destroy a whole thread."""
     async with existing(asked.db, plugins=asked.plugins) as engine:
@@ -100,12 +69,11 @@ async def delete_thread(asked: argparse.Namespace, terminal: Terminal) -> int:
         try:
             planned = await delete(kernel_of(engine), [asked.thread], dry_run=True)
             if asked.dry_run:
-                return _print_erasure(planned, terminal)
+                return terminal.show(_erasure(planned))
             if not agreed(asked, terminal, f"Destroy {_counts(planned)}?"):
                 return 0
-            return _print_erasure(
-                await engine.thread(asked.thread).admin.delete(by=asked.by, reason=asked.reason), terminal
-            )
+            done = await engine.thread(asked.thread).admin.delete(by=asked.by, reason=asked.reason)
+            return terminal.show(_erasure(done))
         except ThreadHasForks as error:
             forks = ", ".join(error.forks)
             raise WrongArgument(
@@ -129,24 +97,27 @@ def _first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:LISTED]) + more
 
 
-def _print_erasure(report: ErasureReport, terminal: Terminal) -> int:
-    """Say what an act did, and whether its proof succeeded."""
-    terminal.json(report)
+def _erasure(report: ErasureReport) -> Printout:
+    """What an act did, and whether its proof succeeded."""
     done = f"act {report.act}" if report.act else "nothing was written (a dry run)"
-    terminal.say(f"{_counts(report)}: {done}", "bold")
-    for thread_id, events in report.erased.items():
-        terminal.say(f"  {thread_id}: {counted(events, 'event')}")
-    return _proven(report.proof, terminal) if report.proof is not None else 0
+    head = line(f"{_counts(report)}: {done}", "bold")
+    threads = [line(f"  {thread_id}: {counted(events, 'event')}") for thread_id, events in report.erased.items()]
+    proof = report.proof
+    return Printout(report, [head, *threads, *(_proven(proof) if proof else ())], _code_of(proof))
 
 
-def _proven(proof: ErasureProof, terminal: Terminal) -> int:
-    """Say what was looked for and where, and what was found; also in how much of the files, if not in all."""
+def _code_of(proof: ErasureProof | None) -> int:
+    return FOUND_PROBLEMS if proof is not None and proof.ok is False else 0
+
+
+def _proven(proof: ErasureProof) -> Iterator[Line]:
+    """What was looked for and where, and what was found; also in how much of the files, if not in all."""
     values, read = sum(one.values for one in proof.tables.values()), sum(one.bytes for one in proof.tables.values())
     unpacked = sum(one.unpacked for one in proof.tables.values())
-    terminal.say(f"spellings: {'; '.join(proof.spellings)}")
-    terminal.say(f"rows: {counted(values, 'value')}, {size(read)}, of {', '.join(proof.tables)}")
+    yield line(f"spellings: {'; '.join(proof.spellings)}")
+    yield line(f"rows: {counted(values, 'value')}, {size(read)}, of {', '.join(proof.tables)}")
     if unpacked:
-        terminal.say(f"  and {size(unpacked)} that packed content unpacks to")
+        yield line(f"  and {size(unpacked)} that packed content unpacks to")
     files = counted(len(proof.files), "file")
     where = f"{files}, {size(proof.bytes)}"
     if proof.scanned is not None:
@@ -155,27 +126,23 @@ def _proven(proof: ErasureProof, terminal: Terminal) -> int:
     sought += f" ({proof.how})" if proof.how else ""
     if proof.ok is not False:
         said = f"; {number(proof.elsewhere)} are in other events too" if proof.elsewhere else ""
-        _listed_places(proof.elsewhere_in, terminal)
+        yield from first_lines(proof.elsewhere_in, LISTED, _place_line)
         if proof.ok is None:
-            terminal.say(f"{sought}: nothing is left there{said}")
-            terminal.say("  the rest may hold older copies: --prove reads and zeroes all of it")
-            return 0
-        terminal.say(f"{sought}: nothing is left{said}", "green")
-        return 0
+            yield line(f"{sought}: nothing is left there{said}")
+            yield line("  the rest may hold older copies: --prove reads and zeroes all of it")
+        else:
+            yield line(f"{sought}: nothing is left{said}", "green")
+        return
     if proof.unread:
-        terminal.say(f"{counted(len(proof.unread), 'place')} could not be read: this proves nothing about them", "red")
-        _listed_places(proof.unread, terminal)
+        yield line(f"{counted(len(proof.unread), 'place')} could not be read: this proves nothing about them", "red")
+        yield from first_lines(proof.unread, LISTED, _place_line)
     if proof.left:
-        terminal.say(f"{sought}: {counted(len(proof.left), 'place')} hold some", "red")
-        _listed_places(proof.left, terminal)
-    return FOUND_PROBLEMS
+        yield line(f"{sought}: {counted(len(proof.left), 'place')} hold some", "red")
+        yield from first_lines(proof.left, LISTED, _place_line)
 
 
-def _listed_places(places: Sequence[str], terminal: Terminal) -> None:
-    for place in places[:LISTED]:
-        terminal.say(f"  {place}")
-    if len(places) > LISTED:
-        terminal.say(f"  … and {number(len(places) - LISTED)} more; --json lists them")
+def _place_line(place: str) -> Line:
+    return line(f"  {place}")
 
 
 async def _prove(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -189,40 +156,30 @@ async def _prove(asked: argparse.Namespace, terminal: Terminal) -> int:
         raise WrongArgument("--prove searches the whole store: it takes texts only")
     async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         proof = await find_texts(kernel_of(engine), texts)
-    terminal.json(proof.as_data() | {"ok": proof.ok})
-    return _proven(proof, terminal)
+    return terminal.show(Printout(proof.as_data() | {"ok": proof.ok}, _proven(proof), _code_of(proof)))
 
 
-def _declare_acts(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--finish", action="store_true", help="continue those that are not finished")
-    parser.add_argument("--retry-failed", action="store_true", help="with --finish: also those that failed three times")
-
-
-async def acts(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """List the administrative acts, oldest first. Returns 1 if one is not finished."""
-    async with existing(asked.db, read_only=not asked.finish, plugins=asked.plugins) as engine:
-        if asked.finish:
-            await engine.admin.finish_acts(retry_failed=asked.retry_failed)
-        found = await engine.admin.acts()
-    terminal.json([_as_data(act) for act in found])
-    if not found:
-        terminal.say("no act was recorded")
-        return 0
+async def acts(engine: Engine, asked: argparse.Namespace) -> Printout:
+    """The administrative acts, oldest first. Returns 1 if one is not finished."""
+    if asked.finish:
+        await engine.admin.finish_acts(retry_failed=asked.retry_failed)
+    found = await engine.admin.acts()
     heads = [Column("ACT"), Column("KIND"), Column("ASKED (UTC)"), Column("STATE")]
-    heads += [Column("BY", least=8), Column("REASON", least=12)]
-    terminal.table(heads, [_act_row(act, terminal.width) for act in found])
-    for act in found:
-        if act.failures:
-            terminal.say(f"act {act.id} has failed {counted(act.failures, 'time')}: {act.error}")
-    return FOUND_PROBLEMS if any(not act.done_at_us for act in found) else 0
+    heads += [Column("BY", least=8), Column("REASON", least=12, cut=True)]
+    failed = [
+        line(f"act {act.id} has failed {counted(act.failures, 'time')}: {act.error}") for act in found if act.failures
+    ]
+    table = table_of(heads, [_act_row(act) for act in found], "no act was recorded")
+    code = FOUND_PROBLEMS if any(not act.done_at_us for act in found) else 0
+    return Printout([_as_data(act) for act in found], [table, *failed], code)
 
 
 _STATES = {"done": "done", "pending": "not finished", "failed": "failed"}
 
 
-def _act_row(act: Act, width: int) -> list[str]:
+def _act_row(act: Act) -> list[str]:
     at = to_datetime(act.asked_at_us).strftime("%Y-%m-%d %H:%M")
-    return [act.id, act.kind, at, _STATES[act.state], act.by, one_line(act.reason, width)]
+    return [act.id, act.kind, at, _STATES[act.state], act.by, act.reason]
 
 
 def _as_data(act: Act) -> dict[str, object]:
@@ -249,14 +206,6 @@ def _as_json(text: str) -> object:
         return text
 
 
-def _declare_hold(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("thread", metavar="THREAD", nargs="?", help="a thread (without any of these: list the holds)")
-    parser.add_argument("--user", metavar="USER", help="all threads of a user (of --tenant, or without one)")
-    parser.add_argument("--tenant", metavar="TENANT", help="all threads of a tenant, or with --user of that user")
-    add_said(parser)
-    parser.add_argument("--release", action="store_true", help="end the holds set on exactly this")
-
-
 async def hold(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Set a hold, end it, or list the current ones."""
     by_scope = asked.user is not None or asked.tenant is not None
@@ -266,13 +215,13 @@ async def hold(asked: argparse.Namespace, terminal: Terminal) -> int:
         if asked.release:
             raise WrongArgument("name what to release: a thread, --user or --tenant")
         async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
-            return _put_holds(await engine.admin.holds(), "no hold stands", terminal)
+            return terminal.show(_holds(await engine.admin.holds(), "no hold stands"))
     async with existing(asked.db, plugins=asked.plugins) as engine:
         held = _erasure_target(engine, asked)
         if asked.release:
             ended = await held.admin.release(by=asked.by, reason=asked.reason)
-            return _put_holds(ended, "there was no hold", terminal)
-        return _put_holds([await held.admin.hold(by=asked.by, reason=asked.reason)], "", terminal)
+            return terminal.show(_holds(ended, "there was no hold"))
+        return terminal.show(_holds([await held.admin.hold(by=asked.by, reason=asked.reason)]))
 
 
 def _erasure_target(engine: Engine, asked: argparse.Namespace) -> Thread:
@@ -281,20 +230,45 @@ def _erasure_target(engine: Engine, asked: argparse.Namespace) -> Thread:
     return engine.thread(asked.thread) if asked.tenant is None else engine.tenant(asked.tenant)
 
 
-def _put_holds(found: Sequence[StandingHold], none: str, terminal: Terminal) -> int:
-    terminal.json([named(one) for one in found])
-    if not found:
-        terminal.say(none)
-        return 0
+def _holds(found: Sequence[StandingHold], none: str = "") -> Printout:
     heads = [Column("HOLD"), Column("ON", least=12), Column("SINCE (UTC)")]
     heads += [Column("BY", least=8), Column("REASON", least=12)]
-    since = [one.at[:16].replace("T", " ") for one in found]
-    rows = [[one.id, str(one.scope), at, one.by, one.reason] for one, at in zip(found, since, strict=True)]
-    terminal.table(heads, rows)
-    return 0
+    rows = [[one.id, str(one.scope), one.at[:16].replace("T", " "), one.by, one.reason] for one in found]
+    return Printout([named(one) for one in found], [table_of(heads, rows, none)])
 
 
-ERASE = Command(_declare_erase, erase)
-DELETE = Command(_declare_delete, delete_thread)
-ACTS = Command(_declare_acts, acts)
-HOLD = Command(_declare_hold, hold)
+_COUNTED = Option.flag("--dry-run", "count what would be destroyed, and write nothing")
+_BY = Option.value("--by", "WHO", "who asked for it; recorded with the act", default="")
+_WHY = Option.value("--reason", "TEXT", "recorded with the act", default="")
+ERASE = Command.of(
+    erase,
+    Option.word("thread", "THREAD", "the thread whose events are erased"),
+    Option.many("--event", "ID", "an event's id (repeatable)"),
+    Option.many("--seq", "N", "a seq (repeatable)", positive),
+    Option.value("--user", "USER", "everything of a user (of --tenant, or without one)"),
+    Option.value("--tenant", "TENANT", "everything of a tenant, or with --user of that user"),
+    _BY,
+    _WHY,
+    _COUNTED,
+    add_yes,
+    Option.flag(
+        "--prove", "read all of a large database for the proof; with --text: erase nothing, look for texts in all files"
+    ),
+    Option.many("--text", "TEXT", "a text to look for (repeatable; -: lines of stdin)"),
+)
+DELETE = Command.of(delete_thread, add_thread, _BY, _WHY, _COUNTED, add_yes)
+ACTS = Command.of_store(
+    acts,
+    Option.flag("--finish", "continue those that are not finished"),
+    Option.flag("--retry-failed", "with --finish: also those that failed three times"),
+    writes=lambda asked: asked.finish,
+)
+HOLD = Command.of(
+    hold,
+    Option.word("thread", "THREAD", "a thread (without any of these: list the holds)"),
+    Option.value("--user", "USER", "all threads of a user (of --tenant, or without one)"),
+    Option.value("--tenant", "TENANT", "all threads of a tenant, or with --user of that user"),
+    _BY,
+    _WHY,
+    Option.flag("--release", "end the holds set on exactly this"),
+)

@@ -12,18 +12,17 @@ import msgspec
 from attrs import evolve
 from msgspec.structs import replace
 
-from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_thread, existing, moment, positive, whole
+from memory_engine.cli.commands import MOMENT, Command, Option, WrongArgument, add_thread, moment, positive, whole
 from memory_engine.cli.options import did_you_mean
-from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.context.context import Context
 from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import InvalidExpression
-from memory_engine.replay.bisect import bisection_lines
-from memory_engine.replay.diff import DiffLines, message_text
+from memory_engine.replay.bisect import Bisection
+from memory_engine.replay.diff import Diff, message_text
 from memory_engine.replay.diff import diff as difference
 from memory_engine.replay.explanation import SHOWN, WhyLines
 from memory_engine.replay.why import why as explained
-from memory_engine.runtime.config import EngineConfig
+from memory_engine.reports import Printout
 from memory_engine.store.reader import MomentLike
 from memory_engine.thread import Past, handle_of
 
@@ -109,67 +108,31 @@ def _evaluated(code: CodeType, names: dict[str, object], expression: str, seq: i
         raise InvalidExpression(expression, why) from error
 
 
-LISTED = 20
-"""How many chunks of a kind are listed for people."""
-LINES = 60
-"""How many lines of a context's difference are shown to people."""
-ONLY_LOOKS = EngineConfig(read_only=True)
-
-
 async def _past_of(engine: Engine, thread_id: str, at: MomentLike | None) -> Past:
     """A thread at a moment, or at its head."""
     thread = engine.thread(thread_id)
     return await thread.at((await kernel_of(engine).store.head(thread_id)).seq if at is None else at)
 
 
-def _declare_diff(parser: argparse.ArgumentParser) -> None:
-    add_thread(parser)
-    parser.add_argument("a", metavar="A", type=moment, help=MOMENT)
-    parser.add_argument("b", metavar="B", type=moment, nargs="?", help="another moment (default: the latest)")
-    parser.add_argument(
-        "--with", dest="other", metavar="THREAD", help="B is a moment of this thread: a fork, or its origin"
-    )
+async def diff(engine: Engine, asked: argparse.Namespace) -> Diff:
+    """What changed from one moment of a thread to another."""
+    a = await _past_of(engine, asked.thread, asked.a)
+    b = await _past_of(engine, asked.other or asked.thread, asked.b)
+    return await difference(handle_of(a), handle_of(b))
 
 
-async def diff(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Print what changed from one moment of a thread to another."""
-    async with existing(asked.db, config=ONLY_LOOKS, plugins=asked.plugins) as engine:
-        a = await _past_of(engine, asked.thread, asked.a)
-        b = await _past_of(engine, asked.other or asked.thread, asked.b)
-        found = await difference(handle_of(a), handle_of(b))
-    terminal.json(found)
-    terminal.lines(_diff_lines(terminal).of(found))
-    return 0
-
-
-def _diff_lines(terminal: Terminal) -> DiffLines:
-    return DiffLines(terminal.width, LISTED, LINES, "; --json has them all")
-
-
-def _declare_why(parser: argparse.ArgumentParser) -> None:
-    add_thread(parser)
-    parser.add_argument("what", metavar="CHUNK", nargs="?", help="a chunk's id, or view:NAME/KEY for a row of a view")
-    parser.add_argument("--context", action="store_true", help="explain the context (the default without a CHUNK)")
-    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"as of then: {MOMENT}")
-    parser.add_argument("--query", metavar="Q", help="of the context that this query recalls")
-    parser.add_argument("--max-tokens", type=positive, metavar="N", help="of the context within this budget")
-    parser.add_argument("--depth", type=whole, metavar="N", help="show N levels (default: all)")
-    parser.add_argument("--all", action="store_true", help="read every chunk behind it, and show long lists whole")
-
-
-async def why(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Print the explanation of a chunk, a row of a view, or a context."""
-    of_context = asked.context or asked.query is not None or asked.max_tokens is not None
-    if asked.what is not None and of_context:
+def _check_why(asked: argparse.Namespace) -> None:
+    if asked.what is not None and (asked.context or asked.query is not None or asked.max_tokens is not None):
         raise WrongArgument("a CHUNK has no budget and no query: give either it or --context")
-    config = ONLY_LOOKS if asked.query is None else None  # a search may have to make the index
-    async with existing(asked.db, config=config, plugins=asked.plugins) as engine:
-        past = await _past_of(engine, asked.thread, asked.at)
-        what = asked.what if asked.what is not None else await _context(past, asked)
-        found = await explained(handle_of(past), what, chunks_max=ALL_CHUNKS if asked.all else None)
-    terminal.json(found)
-    terminal.lines(WhyLines(terminal.width, asked.depth, None if asked.all else SHOWN).of(found))
-    return 0
+
+
+async def why(engine: Engine, asked: argparse.Namespace) -> Printout:
+    """The explanation of a chunk, a row of a view, or a context."""
+    past = await _past_of(engine, asked.thread, asked.at)
+    what = asked.what if asked.what is not None else await _context(past, asked)
+    found = await explained(handle_of(past), what, chunks_max=ALL_CHUNKS if asked.all else None)
+    shown = None if asked.all else SHOWN
+    return Printout(found, [lambda paper: WhyLines(paper.width, asked.depth, shown).of(found)])
 
 
 async def _context(past: Past, asked: argparse.Namespace) -> Context:
@@ -186,28 +149,56 @@ async def _context(past: Past, asked: argparse.Namespace) -> Context:
     )
 
 
-def _declare_bisect(parser: argparse.ArgumentParser) -> None:
-    add_thread(parser)
+def _check_bisect(asked: argparse.Namespace) -> None:
+    asked.holds = predicate(asked.expr)
+
+
+async def bisect(engine: Engine, asked: argparse.Namespace) -> Bisection:
+    """The first event after which an expression is true."""
+    update = asked.progress.update
+    return await engine.thread(asked.thread).replay.bisect(
+        asked.holds, after=asked.after, upto=asked.upto, progress=lambda count: update({"moments": count})
+    )
+
+
+def _declare_with(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--with", dest="other", metavar="THREAD", help="B is a moment of this thread: a fork, or its origin"
+    )
+
+
+def _declare_expr(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--expr", required=True, metavar="EXPR", help=f"a Python expression over {', '.join(NAMES)}; it runs as code"
     )
-    parser.add_argument("--after", type=moment, default=0, metavar="MOMENT", help="where it is false (default: 0)")
-    parser.add_argument("--upto", type=moment, metavar="MOMENT", help="where it is true (default: the latest event)")
 
 
-async def bisect(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Print the first event after which an expression is true."""
-    holds = predicate(asked.expr)
-    async with existing(asked.db, config=ONLY_LOOKS, plugins=asked.plugins) as engine:
-        with Progress("halving", terminal) as progress:
-            found = await engine.thread(asked.thread).replay.bisect(
-                holds, after=asked.after, upto=asked.upto, progress=lambda count: progress.update({"moments": count})
-            )
-    terminal.json(found)
-    terminal.lines(bisection_lines(found, _diff_lines(terminal)))
-    return 0
-
-
-DIFF = Command(_declare_diff, diff)
-WHY = Command(_declare_why, why)
-BISECT = Command(_declare_bisect, bisect)
+DIFF = Command.of_store(
+    diff,
+    add_thread,
+    Option.value("a", "A", MOMENT, moment),
+    Option.word("b", "B", "another moment (default: the latest)", moment),
+    _declare_with,
+)
+WHY = Command.of_store(
+    why,
+    add_thread,
+    Option.word("what", "CHUNK", "a chunk's id, or view:NAME/KEY for a row of a view"),
+    Option.flag("--context", "explain the context (the default without a CHUNK)"),
+    Option.value("--at", "MOMENT", f"as of then: {MOMENT}", moment),
+    Option.value("--query", "Q", "of the context that this query recalls"),
+    Option.value("--max-tokens", "N", "of the context within this budget", positive),
+    Option.value("--depth", "N", "show N levels (default: all)", whole),
+    Option.flag("--all", "read every chunk behind it, and show long lists whole"),
+    writes=lambda asked: asked.query is not None,  # a search may have to make the index
+    check=_check_why,
+)
+BISECT = Command.of_store(
+    bisect,
+    add_thread,
+    _declare_expr,
+    Option.value("--after", "MOMENT", "where it is false (default: 0)", moment, default=0),
+    Option.value("--upto", "MOMENT", "where it is true (default: the latest event)", moment),
+    check=_check_bisect,
+    busy="halving",
+)

@@ -13,8 +13,8 @@ from attrs import evolve, frozen
 from memory_engine.cli.commands import (
     MOMENT,
     Command,
+    Option,
     WrongArgument,
-    add_thread,
     check_is_there,
     existing,
     moment,
@@ -25,7 +25,7 @@ from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.schedule import add_every, again_and_again
 from memory_engine.cli.standard import STANDARD, read_whole, written_whole
 from memory_engine.cli.terminal import Progress, Terminal
-from memory_engine.core.excerpts import Column, counted, duration, escaped_in_json, number, size
+from memory_engine.core.excerpts import counted, duration, escaped_in_json, number, size
 from memory_engine.core.json_form import JsonForm
 from memory_engine.errors import IntegrityError, StorageRefused
 from memory_engine.errors.base import is_url, shown_place
@@ -36,8 +36,9 @@ from memory_engine.replay.export.export import ExportReport, export
 from memory_engine.replay.export.importer import ImportReport
 from memory_engine.replay.export.log_file import LogFile, schema
 from memory_engine.replay.export.redaction import Redaction
+from memory_engine.reports import Column, Printout, line
 from memory_engine.store.reader import MomentLike
-from memory_engine.thread import handle_of
+from memory_engine.thread import Thread, handle_of
 
 
 def _declare_export(parser: argparse.ArgumentParser) -> None:
@@ -373,15 +374,6 @@ async def _anchors_of(asked: argparse.Namespace, terminal: Terminal) -> tuple[li
 ANCHORS = Command(_declare_anchors, anchors)
 
 
-def _declare_to_pytest(parser: argparse.ArgumentParser) -> None:
-    add_thread(parser)
-    parser.add_argument(
-        "--seqs", type=_between, required=True, metavar="A..B", help=f"the first and the last event: each {MOMENT}"
-    )
-    parser.add_argument("--out", metavar="FILE", help="write a new file (default: to standard output)")
-    parser.add_argument("--name", metavar="NAME", default="", help="the test's name")
-
-
 def _between(text: str) -> tuple[MomentLike, MomentLike]:
     """`A..B`, or `A` for one event."""
     first, dots, last = text.partition("..")
@@ -393,18 +385,13 @@ def _between(text: str) -> tuple[MomentLike, MomentLike]:
 _between.__name__ = "range"  # argparse's name for it in errors
 
 
-async def to_pytest(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Print or write a test that runs recorded events again and compares."""
-    first, last = asked.seqs
-    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
-        source = await engine.thread(asked.thread).replay.to_pytest(first, last, name=asked.name)
+async def to_pytest(thread: Thread, asked: argparse.Namespace) -> Printout:
+    """A test that runs recorded events again and compares, printed or in a new file."""
+    source = await thread.replay.to_pytest(*asked.seqs, name=asked.name)
     if asked.out is not None:
         _write_new_test(Path(asked.out), source)
-        terminal.say(f"pytest {asked.out}")
-    else:
-        terminal.put(source.removesuffix("\n"))
-    terminal.json({"thread_id": asked.thread, "out": asked.out, "source": source})
-    return 0
+    shown = line(f"pytest {asked.out}") if asked.out is not None else ((source.removesuffix("\n"), ""),)
+    return Printout({"thread_id": asked.thread, "out": asked.out, "source": source}, [shown])
 
 
 def _write_new_test(path: Path, source: str) -> None:
@@ -413,4 +400,15 @@ def _write_new_test(path: Path, source: str) -> None:
         file.write(source)
 
 
-TO_PYTEST = Command(_declare_to_pytest, to_pytest)
+def _declare_seqs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seqs", type=_between, required=True, metavar="A..B", help=f"the first and the last event: each {MOMENT}"
+    )
+
+
+TO_PYTEST = Command.of_thread(
+    to_pytest,
+    _declare_seqs,
+    Option.value("--out", "FILE", "write a new file (default: to standard output)"),
+    Option.value("--name", "NAME", "the test's name", default=""),
+)

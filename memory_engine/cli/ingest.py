@@ -10,23 +10,14 @@ from typing import get_args
 
 from attrs import evolve
 
-from memory_engine.cli.commands import (
-    NO_PLUGINS,
-    Command,
-    WrongArgument,
-    chosen_plugins,
-    positive,
-    reading_limits,
-    writable,
-)
+from memory_engine.cli.commands import NO_PLUGINS, Command, Option, WrongArgument, chosen_plugins, positive, writable
 from memory_engine.cli.options import FOUND_PROBLEMS, PluginChoice
 from memory_engine.cli.recordings import AskedFile, asked_files
-from memory_engine.cli.standard import STANDARD, check_one_is_there
+from memory_engine.cli.standard import STANDARD, check_one_is_there, limits
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.aside import on_thread
 from memory_engine.core.excerpts import counted, duration, number
 from memory_engine.core.json_form import named
-from memory_engine.core.limits import DEFAULT_LIMITS
 from memory_engine.core.recordings import Reader
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
@@ -43,44 +34,6 @@ ERRORS_SHOWN_MAX = 20
 KINDS_SHOWN_MAX = 12
 AS_RECORDED = EngineConfig(compaction=CompactionPolicy(enabled=False))
 """For logs, which contain their compactions."""
-
-
-def _declare_ingest(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "files", metavar="FILE", nargs="+", help="a recording, a folder or a pattern (-: standard input)"
-    )
-    parser.add_argument(
-        "--format",
-        default="auto",
-        metavar="NAME",
-        help="what the file is, such as openai, anthropic, events, otlp, claude-code (default: by the content)",
-    )
-    parser.add_argument(
-        "--map", default="", metavar="WORDS", help="where a message's parts are: role=author.type,text=body, or a file"
-    )
-    parser.add_argument("--follow", action="store_true", help="then read what is appended (Ctrl-C ends it)")
-    parser.add_argument("--user", default="", metavar="U", help="the user who owns new threads")
-    parser.add_argument("--tenant", default="", metavar="T", help="the tenant that owns new threads")
-    parser.add_argument("--thread", default="", metavar="ID", help="the thread's id (default: the file's)")
-    parser.add_argument(
-        "--window",
-        type=_for_window,
-        metavar="TOKENS",
-        help="what your model takes: new threads are compacted as they fill it (default: 128,000)",
-    )
-    parser.add_argument(
-        "--limits",
-        type=reading_limits,
-        default=DEFAULT_LIMITS,
-        metavar="NAME=N,…",
-        help="other limits of reading, such as json_values=9000000",
-    )
-    parser.add_argument(
-        "--no-branches",
-        action="store_true",
-        help="only count the branches of a conversation that were left (default: each is a fork)",
-    )
-    parser.add_argument("--skip-invalid", action="store_true", help="continue after an error, and list them all")
 
 
 def _for_window(text: str) -> CompactionPolicy:
@@ -276,4 +229,29 @@ def _put_report(report: IngestReport, db: str, seconds: float, terminal: Termina
         terminal.warn(f"… and {number(report.invalid - ERRORS_SHOWN_MAX)} more; --json lists them")
 
 
-INGEST = Command(_declare_ingest, ingest)
+INGEST = Command.of(
+    ingest,
+    lambda parser: parser.add_argument(
+        "files", metavar="FILE", nargs="+", help="a recording, a folder or a pattern (-: standard input)"
+    ),
+    Option.value(
+        "--format",
+        "NAME",
+        "what the file is, such as openai, anthropic, events, otlp, claude-code (default: by the content)",
+        default="auto",
+    ),
+    Option.value("--map", "WORDS", "where a message's parts are: role=author.type,text=body, or a file", default=""),
+    Option.flag("--follow", "then read what is appended (Ctrl-C ends it)"),
+    Option.value("--user", "U", "the user who owns new threads", default=""),
+    Option.value("--tenant", "T", "the tenant that owns new threads", default=""),
+    Option.value("--thread", "ID", "the thread's id (default: the file's)", default=""),
+    Option.value(
+        "--window",
+        "TOKENS",
+        "what your model takes: new threads are compacted as they fill it (default: 128,000)",
+        _for_window,
+    ),
+    limits("json_values=9000000"),
+    Option.flag("--no-branches", "only count the branches of a conversation that were left (default: each is a fork)"),
+    Option.flag("--skip-invalid", "continue after an error, and list them all"),
+)

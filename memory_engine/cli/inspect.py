@@ -7,9 +7,9 @@ import secrets
 import webbrowser
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
-from memory_engine.cli.commands import Command, WrongArgument, existing
+from memory_engine.cli.commands import Command, Option, WrongArgument, existing, positive
 from memory_engine.cli.schedule import told_to_end
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.aside import modules_spared
@@ -21,23 +21,6 @@ PORTS = 65_535
 
 
 TOKEN_CHARS_MIN = 16
-
-
-def _declare_inspect(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("place", nargs="?", metavar="PLACE", help="the database, as --db names it")
-    parser.add_argument(
-        "--port", type=_port, default=PORT, metavar="N", help=f"the port (default: {PORT}; 0 takes a free one)"
-    )
-    parser.add_argument(
-        "--host", default="127.0.0.1", metavar="ADDRESS", help="a loopback address (default: 127.0.0.1)"
-    )
-    parser.add_argument("--write", action="store_true", help="let the page undo compactions and keep what-ifs as forks")
-    parser.add_argument(
-        "--token-file",
-        metavar="FILE",
-        help="keep the address's token there, so that links survive a restart",
-    )
-    parser.add_argument("--open", action="store_true", help="open the page in the browser")
 
 
 def _port(text: str) -> int:
@@ -52,6 +35,8 @@ _port.__name__ = "port"  # argparse's name for it in errors
 
 async def inspect(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Serve the inspector until Ctrl-C or SIGTERM."""
+    if asked.seq is not None and not asked.thread:
+        raise WrongArgument("--seq is the number of an event in a thread: name it, too (--thread)")
     with told_to_end() as ended:
         return await _serve(asked, terminal, ended)
 
@@ -81,6 +66,12 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
+def _fragment(asked: argparse.Namespace) -> str:
+    """The part of the address that says where to look."""
+    shown = {"thread": asked.thread, **({"seq": asked.seq} if asked.seq is not None else {})}
+    return f"#{urlencode(shown)}" if asked.thread else ""
+
+
 async def _serve(asked: argparse.Namespace, terminal: Terminal, ended: asyncio.Event) -> int:
     from memory_engine.inspector.server import serving
 
@@ -91,8 +82,9 @@ async def _serve(asked: argparse.Namespace, terminal: Terminal, ended: asyncio.E
         existing(place, read_only=True, plugins=asked.plugins) as engine,
         serving(
             engine, port=asked.port, host=asked.host, token=token, path=shown, writer=writer if asked.write else None
-        ) as address,
+        ) as served,
     ):
+        address = served + _fragment(asked)
         terminal.json({"address": address, "port": urlsplit(address).port, "pid": os.getpid()})
         terminal.say(address, "bold")
         how = "and may write to it, for anyone who has" if asked.write else "read-only, to anyone who has"
@@ -105,4 +97,14 @@ async def _serve(asked: argparse.Namespace, terminal: Terminal, ended: asyncio.E
     return 0
 
 
-INSPECT = Command(_declare_inspect, inspect)
+INSPECT = Command.of(
+    inspect,
+    Option.word("place", "PLACE", "the database, as --db names it"),
+    Option.value("--port", "N", f"the port (default: {PORT}; 0 takes a free one)", _port, default=PORT),
+    Option.value("--host", "ADDRESS", "a loopback address (default: 127.0.0.1)", default="127.0.0.1"),
+    Option.flag("--write", "let the page undo compactions and keep what-ifs as forks"),
+    Option.value("--token-file", "FILE", "keep the address's token there, so that links survive a restart"),
+    Option.flag("--open", "open the page in the browser"),
+    Option.value("--thread", "THREAD", "the thread that the address shows first", default=""),
+    Option.value("--seq", "N", "the event of --thread that it shows first", positive),
+)

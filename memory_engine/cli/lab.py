@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from memory_engine.cli.commands import Command, WrongArgument, positive, whole
 from memory_engine.cli.options import FAILED, FOUND_PROBLEMS, INTERRUPTED, add_shared, key_for
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.lab.page import page
-from memory_engine.lab.report import LabReport, report_lines
+from memory_engine.lab.report import LabReport
 from memory_engine.lab.running import MOMENTS, run
 
 _WHAT = "run recorded threads again under a change, and report what got worse"
@@ -53,6 +54,8 @@ async def lab(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Run the lab, and print its report. Ctrl-C ends it with what is finished."""
     if asked.html and not Path(asked.html).parent.is_dir():
         raise WrongArgument(f"--html {asked.html}: there is no such folder")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # a change names modules of the application, which is started here
     with _stopped_by_ctrl_c() as stop, Progress("measuring", terminal) as progress:
         report = await run(
             asked.logs,
@@ -74,8 +77,7 @@ async def lab(asked: argparse.Namespace, terminal: Terminal) -> int:
         )
     if asked.html:
         await asyncio.to_thread(Path(asked.html).write_text, page(report), encoding="utf-8")
-    terminal.json(report)
-    terminal.lines(report_lines(report, terminal.room))
+    terminal.show(report)
     for name in filter(None, (asked.html, asked.tests)):
         terminal.say(f"written: {name}", "dim")
     return _exit_code(report)

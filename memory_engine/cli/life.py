@@ -2,24 +2,24 @@
 
 import argparse
 
-from memory_engine.cli.commands import Command, WrongArgument, add_thread, add_yes, agreed, existing, pair, whole
+from memory_engine.cli.commands import (
+    REASON,
+    Command,
+    Option,
+    WrongArgument,
+    add_thread,
+    add_yes,
+    agreed,
+    always,
+    existing,
+    pair,
+    whole,
+)
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.excerpts import counted
 from memory_engine.core.records import Receipt
-
-
-def add_reason(parser: argparse.ArgumentParser) -> None:
-    """The option that says why."""
-    parser.add_argument("--reason", metavar="TEXT", default="", help="why; recorded with it")
-
-
-def _declare_forget(parser: argparse.ArgumentParser) -> None:
-    add_thread(parser)
-    parser.add_argument("--seq", type=whole, metavar="SEQ", action="append", default=[], help="an event, by its seq")
-    parser.add_argument("--event", metavar="ID", action="append", default=[], help="an event, by its id")
-    parser.add_argument("--chunk", metavar="ID", action="append", default=[], help="a chunk, by its id")
-    add_reason(parser)
-    add_yes(parser)
+from memory_engine.reports import Printout, line
+from memory_engine.thread import Thread
 
 
 async def forget(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -34,72 +34,69 @@ async def forget(asked: argparse.Namespace, terminal: Terminal) -> int:
         if not agreed(asked, terminal, f"Forget {' and '.join(named)} of {thread.id}?", "say --yes"):
             return 0
         receipt = await thread.forget(seqs=asked.seq, event_ids=asked.event, chunk_ids=asked.chunk, reason=asked.reason)
-    put_receipt(terminal, receipt, f"{' and '.join(named)} forgotten; `memory-engine erase` destroys the bytes too")
-    return 0
+    said = f"{' and '.join(named)} forgotten; `memory-engine erase` destroys the bytes too"
+    return terminal.show(receipt_printout(receipt, said))
 
 
-def _declare_clear(parser: argparse.ArgumentParser) -> None:
-    add_thread(parser)
-    add_reason(parser)
-
-
-async def clear(asked: argparse.Namespace, terminal: Terminal) -> int:
+async def clear(thread: Thread, asked: argparse.Namespace) -> Printout:
     """Start a thread over; its log keeps what was."""
-    async with existing(asked.db, plugins=asked.plugins) as engine:
-        receipt = await engine.thread(asked.thread).admin.clear(asked.reason)
+    receipt = await thread.admin.clear(asked.reason)
     before = f"memory-engine show {asked.thread} --at {receipt.seq - 1}"
-    put_receipt(terminal, receipt, f"cleared; to see it as it was: {before}")
-    return 0
+    return receipt_printout(receipt, f"cleared; to see it as it was: {before}")
 
 
-def _declare_update(parser: argparse.ArgumentParser) -> None:
-    add_thread(parser)
-    parser.add_argument(
-        "--metadata", type=pair, metavar="KEY=VALUE", action="append", default=[], help="set a key of its metadata"
-    )
-    parser.add_argument("--remove", metavar="KEY", action="append", default=[], help="remove a key of its metadata")
-
-
-async def update(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Change keys of a thread's metadata; the others stay."""
+def _names_a_change(asked: argparse.Namespace) -> None:
     if not asked.metadata and not asked.remove:
         raise WrongArgument("name what to change: --metadata KEY=VALUE or --remove KEY, each as often as you like")
-    async with existing(asked.db, plugins=asked.plugins) as engine:
-        thread = engine.thread(asked.thread)
-        receipt = await thread.admin.update(metadata={**dict(asked.metadata), **dict.fromkeys(asked.remove)})
-        metadata = (await thread.info()).metadata
-    put_receipt(terminal, receipt, " ".join(f"{key}={value}" for key, value in metadata.items()) or "no metadata")
-    return 0
 
 
-def put_receipt(terminal: Terminal, receipt: Receipt, said: str) -> None:
-    """Print what one event has done."""
-    terminal.json({"thread_id": receipt.thread_id, "seq": receipt.seq, "event_id": receipt.event_id})
-    terminal.say(f"{receipt.thread_id}, event {receipt.seq}: {said}", "green")
+async def update(thread: Thread, asked: argparse.Namespace) -> Printout:
+    """Change keys of a thread's metadata; the others stay."""
+    receipt = await thread.admin.update(metadata={**dict(asked.metadata), **dict.fromkeys(asked.remove)})
+    metadata = (await thread.info()).metadata
+    said = " ".join(f"{key}={value}" for key, value in metadata.items()) or "no metadata"
+    return receipt_printout(receipt, said)
 
 
-async def archive(asked: argparse.Namespace, terminal: Terminal) -> int:
+def receipt_printout(receipt: Receipt, said: str) -> Printout:
+    """What one event has done."""
+    data = {"thread_id": receipt.thread_id, "seq": receipt.seq, "event_id": receipt.event_id}
+    return Printout(data, [line(f"{receipt.thread_id}, event {receipt.seq}: {said}", "green")])
+
+
+async def archive(thread: Thread, _asked: argparse.Namespace) -> Printout:
     """Make a thread refuse new events."""
-    return await _set_archived(asked, terminal, is_archived=True)
+    await thread.admin.archive()
+    return await _status_of(thread)
 
 
-async def unarchive(asked: argparse.Namespace, terminal: Terminal) -> int:
+async def unarchive(thread: Thread, _asked: argparse.Namespace) -> Printout:
     """Make an archived thread accept events again."""
-    return await _set_archived(asked, terminal, is_archived=False)
+    await thread.admin.unarchive()
+    return await _status_of(thread)
 
 
-async def _set_archived(asked: argparse.Namespace, terminal: Terminal, *, is_archived: bool) -> int:
-    async with existing(asked.db, plugins=asked.plugins) as engine:
-        thread = engine.thread(asked.thread)
-        await (thread.admin.archive() if is_archived else thread.admin.unarchive())
-        status = (await thread.info()).status
-    terminal.json({"thread_id": asked.thread, "status": status})
-    terminal.say(f"{asked.thread} is {status}", "green")
-    return 0
+async def _status_of(thread: Thread) -> Printout:
+    status = (await thread.info()).status
+    return Printout({"thread_id": thread.id, "status": status}, [line(f"{thread.id} is {status}", "green")])
 
 
-FORGET = Command(_declare_forget, forget)
-CLEAR = Command(_declare_clear, clear)
-UPDATE = Command(_declare_update, update)
-ARCHIVE = Command(add_thread, archive)
-UNARCHIVE = Command(add_thread, unarchive)
+FORGET = Command.of(
+    forget,
+    add_thread,
+    Option.many("--seq", "SEQ", "an event, by its seq", whole),
+    Option.many("--event", "ID", "an event, by its id"),
+    Option.many("--chunk", "ID", "a chunk, by its id"),
+    REASON,
+    add_yes,
+)
+CLEAR = Command.of_thread(clear, REASON, writes=always)
+UPDATE = Command.of_thread(
+    update,
+    Option.many("--metadata", "KEY=VALUE", "set a key of its metadata", pair),
+    Option.many("--remove", "KEY", "remove a key of its metadata"),
+    writes=always,
+    check=_names_a_change,
+)
+ARCHIVE = Command.of_thread(archive, writes=always)
+UNARCHIVE = Command.of_thread(unarchive, writes=always)

@@ -2,17 +2,20 @@
 
 import argparse
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from memory_engine.cli.commands import (
+    AT,
     MOMENT,
     Command,
+    Option,
     WrongArgument,
     add_thread,
+    always,
     existing,
     moment,
     pair,
@@ -21,14 +24,14 @@ from memory_engine.cli.commands import (
 from memory_engine.cli.options import FOUND_PROBLEMS, did_you_mean
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.clock import to_datetime
-from memory_engine.core.excerpts import Column, ago, counted, number, of_chunk, one_line, parents
+from memory_engine.core.excerpts import ago, counted, number, of_chunk, one_line, parents
 from memory_engine.core.json_form import named
 from memory_engine.core.lazy import lazy_module, lazy_modules
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadInfo
 from memory_engine.core.tokens import TokenCounter
-from memory_engine.engine import kernel_of
-from memory_engine.store.reader import MomentLike
+from memory_engine.engine import Engine, kernel_of
+from memory_engine.reports import Column, Line, Paper, Part, Printout, first_lines, line, table_lines, table_of
 from memory_engine.thread import Thread, handle_of
 
 if TYPE_CHECKING:
@@ -48,50 +51,25 @@ REASONS_MAX = 10
 """How many recalled passages are explained."""
 
 
-def _declare_threads(parser: argparse.ArgumentParser) -> None:
-    for what in ("kind", "user", "tenant", "status"):
-        parser.add_argument(f"--{what}", metavar=what.upper(), help=f"only threads of exactly this {what}")
-    parser.add_argument(
-        "--metadata",
-        type=pair,
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="only threads with this metadata",
+async def threads(engine: Engine, asked: argparse.Namespace) -> Printout:
+    """Threads by their newest events, or in the order of creation."""
+    found = await engine.threads(
+        kind=asked.kind,
+        user_id=asked.user,
+        tenant_id=asked.tenant,
+        status=asked.status,
+        metadata=dict(asked.metadata),
+        order=asked.order,
+        limit=asked.limit,
+        after=asked.after,
     )
-    parser.add_argument(
-        "--order",
-        choices=("created", "updated"),
-        default="updated",
-        help="newest event first (default), or in order of creation",
-    )
-    parser.add_argument("--limit", type=positive, metavar="N", help="at most N: the latest, or with --after the next")
-    parser.add_argument("--after", metavar="THREAD", help="only those after this one; '' starts with the first")
-
-
-async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """List threads by their newest events, or in the order of creation."""
-    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
-        found = await engine.threads(
-            kind=asked.kind,
-            user_id=asked.user,
-            tenant_id=asked.tenant,
-            status=asked.status,
-            metadata=dict(asked.metadata),
-            order=asked.order,
-            limit=asked.limit,
-            after=asked.after,
-        )
-        now = to_datetime(kernel_of(engine).clock.now_us())
-    terminal.json(found)
     if not found:
         none = "no threads yet: `memory-engine ingest` makes some"
-        terminal.say("no thread matches" if _is_filtered(asked) else none)
-        return 0
-    _put_threads(found, terminal, now)
+        return Printout(found, [line("no thread matches" if _is_filtered(asked) else none)])
+    parts = _thread_parts(found, to_datetime(kernel_of(engine).clock.now_us()))
     if asked.after is not None and len(found) == asked.limit:
-        terminal.say(f"the next ones: --after {shlex.quote(found[-1].id)}", "dim")
-    return 0
+        parts.append(line(f"the next ones: --after {shlex.quote(found[-1].id)}", "dim"))
+    return Printout(found, parts)
 
 
 def _is_filtered(asked: argparse.Namespace) -> bool:
@@ -106,7 +84,7 @@ def _status(info: ThreadInfo) -> str:
     return f"{info.status}, a what-if" if info.is_what_if else info.status
 
 
-def _put_threads(found: Sequence[ThreadInfo], terminal: Terminal, now: datetime) -> None:
+def _thread_parts(found: Sequence[ThreadInfo], now: datetime) -> list[Part]:
     """A row for each thread; a scope that none of them has gets no column."""
     shown: list[tuple[Column, list[str]]] = [
         (Column("THREAD", least=12), [info.id for info in found]),
@@ -124,33 +102,30 @@ def _put_threads(found: Sequence[ThreadInfo], terminal: Terminal, now: datetime)
     ):
         if set(cells) != {usual}:
             shown.append((Column(title, least=8), [cell or "-" for cell in cells]))
-    terminal.table([head for head, _ in shown], list(zip(*(cells for _, cells in shown), strict=True)))
-    for info in found:
-        if info.damaged:
-            terminal.say(f"{info.id} is damaged: {'; '.join(info.damaged)}; run `memory-engine verify`", "red")
+    return [
+        table_of([head for head, _ in shown], list(zip(*(cells for _, cells in shown), strict=True))),
+        *(
+            line(f"{info.id} is damaged: {'; '.join(info.damaged)}; run `memory-engine verify`", "red")
+            for info in found
+            if info.damaged
+        ),
+    ]
 
 
-def _declare_show(parser: argparse.ArgumentParser) -> None:
-    add_thread(parser)
-    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"as of: {MOMENT}")
+async def show(thread: Thread, asked: argparse.Namespace) -> Printout:
+    """A thread's state: its chunks in order."""
+    state = await thread.state(at=(await thread.info()).events if asked.at is None else asked.at)
 
-
-async def show(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Print a thread's state: its chunks in order."""
-    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
-        thread = engine.thread(asked.thread)
-        state = await thread.state(at=(await thread.info()).events if asked.at is None else asked.at)
-    if terminal.as_json:
+    def as_json() -> dict[str, object]:
         chunks = [data.chunk_as_data(placed.chunk, placed.container) for placed in state.placed()]
-        terminal.json({"thread_id": thread.id, "seq": state.seq, "tokens": state.tally.tokens, "chunks": chunks})
-    else:
-        _put_state(thread.id, state, terminal)
-    return 0
+        return {"thread_id": thread.id, "seq": state.seq, "tokens": state.tally.tokens, "chunks": chunks}
+
+    return Printout(as_json, [lambda paper: _state_lines(thread.id, state, paper)])
 
 
-def _put_state(thread_id: str, state: State, terminal: Terminal) -> None:
+def _state_lines(thread_id: str, state: State, paper: Paper) -> Iterator[Line]:
     held = f"{counted(len(state), 'chunk')}, {counted(state.tally.tokens, 'token')} (estimated)"
-    terminal.say(f"{one_line(thread_id, terminal.width // 2)} after event {state.seq}: {held}", "bold")
+    yield line(f"{one_line(thread_id, paper.width // 2)} after event {state.seq}: {held}", "bold")
     heads = [
         Column("CHUNK"),
         Column("TYPE", least=12),
@@ -159,22 +134,18 @@ def _put_state(thread_id: str, state: State, terminal: Terminal) -> None:
         Column("FROM"),
         Column("TEXT", least=20),
     ]
-    rows = []
-    for placed in state.placed():
-        chunk = placed.chunk
-        indent = "└ " if placed.container else ""
-        said = one_line(of_chunk(chunk), terminal.width)
-        rows.append(
-            (
-                indent + chunk.id,
-                chunk.type,
-                chunk.retention,
-                number(chunk.tokens),
-                parents(chunk) or "-",
-                said,
-            )
+    rows = [
+        (
+            ("└ " if placed.container else "") + placed.chunk.id,
+            placed.chunk.type,
+            placed.chunk.retention,
+            number(placed.chunk.tokens),
+            parents(placed.chunk) or "-",
+            one_line(of_chunk(placed.chunk), paper.width),
         )
-    terminal.table(heads, rows)
+        for placed in state.placed()
+    ]
+    yield from table_lines(heads, rows, paper.room)
 
 
 def _declare_context(parser: argparse.ArgumentParser) -> None:
@@ -206,7 +177,7 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
         )
         counter = kernel_of(engine)[builder.ContextBuilder].counter
     if asked.check:
-        return _put_check(found, terminal)
+        return terminal.show(_checked(found))
     if terminal.as_json:
         names = "thread_id seq messages tokens tokens_exact tokenizer included excluded shortened"
         recall = " spent recalled_text recalled recall_failure" if asked.query is not None else ""
@@ -218,111 +189,92 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
         recalled = f", {counted(len(found.recalled), 'passage')} recalled" if asked.query is not None else ""
         terminal.say(messages.measure(found) + recalled, "bold")
         messages.put_messages(found, counter, terminal)
-        _put_reasons(found.recalled, terminal)
+        terminal.lines(_reasons(found.recalled, terminal.paper))
     if found.recall_failure and not terminal.as_json:
         terminal.warn(f"recalled by words alone: {found.recall_failure}")
     return 0
 
 
-def _put_check(found: "Context", terminal: Terminal) -> int:
+def _checked(found: "Context") -> Printout:
     """The statements that a context had to show, the missing ones marked; exit code 1 where one is missing."""
-    terminal.json(named(found, "thread_id seq tokens stood unsaid"))
     missing = {one.place for one in found.unsaid}
     said = counted(len(missing), "standing statement") if missing else "no standing statement"
     verb = "are" if len(missing) > 1 else "is"
     where = f"a context of {counted(found.tokens, 'token')} at event {found.seq}"
-    terminal.say(f"{said} {verb} missing in {where}; {number(len(found.stood))} stood", "red" if missing else "green")
-    heads = [Column("SEQ", right=True), Column("CONTEXT"), Column("TEXT", least=20)]
+    head = line(f"{said} {verb} missing in {where}; {number(len(found.stood))} stood", "red" if missing else "green")
+    heads = [Column("SEQ", right=True), Column("CONTEXT"), Column("TEXT", least=20, cut=True)]
     rows = [
-        (str(one.seq), "missing" if one.place in missing else "has it", one_line(one.text, terminal.width))
+        (str(one.seq), "missing" if one.place in missing else "has it", one.text)
         for one in sorted(found.stood, key=lambda one: (one.thread_id == found.thread_id, one.seq, one.n))
     ]
-    if rows:
-        terminal.table(heads, rows)
-    return FOUND_PROBLEMS if missing else 0
+    code = FOUND_PROBLEMS if missing else 0
+    return Printout(named(found, "thread_id seq tokens stood unsaid"), [head, table_of(heads, rows)], code)
 
 
-def _put_reasons(recalled: "Sequence[Hit]", terminal: Terminal) -> None:
+def _reasons(recalled: "Sequence[Hit]", paper: Paper) -> Iterator[Line]:
     """Why the passages were recalled, one line each, best first."""
-    if not recalled:
-        return
-    terminal.say("recalled, best first", "bold")
-    best = sorted(recalled, key=lambda hit: -hit.score)
-    for hit in best[:REASONS_MAX]:
+
+    def reason(hit: "Hit") -> Line:
         who = hit.speaker or hit.role
         facts = (f"event {hit.seq}", hit.kind, who, f"{hit.at:%Y-%m-%d}", f"{hit.score:.2f}", hit.why)
-        terminal.say("  " + one_line(" · ".join(filter(None, facts)), terminal.width - 2))
-    if len(best) > REASONS_MAX:
-        terminal.say(f"  … and {number(len(best) - REASONS_MAX)} more; --json lists them")
+        return line("  " + one_line(" · ".join(filter(None, facts)), paper.width - 2))
+
+    if recalled:
+        yield line("recalled, best first", "bold")
+        yield from first_lines(sorted(recalled, key=lambda hit: -hit.score), REASONS_MAX, reason)
 
 
-THREADS = Command(_declare_threads, threads)
-SHOW = Command(_declare_show, show)
-CONTEXT = Command(_declare_context, context)
+async def report(thread: Thread, asked: argparse.Namespace) -> Printout:
+    """A thread's memory state, its tool cache and the messages of the next model call."""
+    at = (await thread.at(asked.at)).seq if asked.at is not None else None
+    found = await reports.memory_report(handle_of(thread), at=at)
+    return Printout(dict(found.data), [line(found.text)])
 
 
-def _declare_report(parser: argparse.ArgumentParser) -> None:
-    add_thread(parser)
-    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"as of: {MOMENT}")
-
-
-async def report(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Print a thread's memory state, its tool cache and the messages of the next model call."""
-    async with existing(asked.db, plugins=asked.plugins) as engine:
-        thread = engine.thread(asked.thread)
-        await thread.info()
-        at = (await thread.at(asked.at)).seq if asked.at is not None else None
-        found = await reports.memory_report(handle_of(thread), at=at)
-    terminal.json(dict(found.data))
-    terminal.say(found.text)
-    return 0
-
-
-REPORT = Command(_declare_report, report)
-
-
-def _declare_view(parser: argparse.ArgumentParser) -> None:
-    add_thread(parser)
-    parser.add_argument(
-        "view", metavar="VIEW", nargs="?", help="one view's rows (default: list the views that have any)"
-    )
-    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"as of: {MOMENT}")
-    parser.add_argument("--limit", type=positive, metavar="N", help="only the last N rows by key")
-
-
-async def view(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Print which views of a thread have rows, or the rows of one."""
-    async with existing(asked.db, plugins=asked.plugins) as engine:
-        thread = engine.thread(asked.thread)
-        await thread.info()
-        names = [projection.name for projection in kernel_of(engine).projections]
-        if asked.view is not None and asked.view not in names:
-            meant = did_you_mean(asked.view, names) or f"; there are {', '.join(names)}"
-            raise WrongArgument(f"there is no view {asked.view!r}{meant}")
-        if asked.view is None:
-            return await _put_views(thread, names, asked.at, terminal)
-        rows = list((await thread.views.read(asked.view, at=asked.at)).items())
+async def view(thread: Thread, asked: argparse.Namespace) -> Printout:
+    """Which views of a thread have rows, or the rows of one."""
+    names = [projection.name for projection in handle_of(thread).kernel.projections]
+    if asked.view is not None and asked.view not in names:
+        meant = did_you_mean(asked.view, names) or f"; there are {', '.join(names)}"
+        raise WrongArgument(f"there is no view {asked.view!r}{meant}")
+    if asked.view is None:
+        found = {name: len(await thread.views.read(name, at=asked.at)) for name in names}
+        held = [(name, number(count)) for name, count in found.items() if count]
+        return Printout(found, [table_of([Column("VIEW"), Column("ROWS", right=True)], held, "no view has any rows")])
+    rows = list((await thread.views.read(asked.view, at=asked.at)).items())
     rows = rows[-asked.limit :] if asked.limit else rows
-    terminal.json({key: msgspec.to_builtins(value) for key, value in rows})
-    if not rows:
-        terminal.say("no rows")
-        return 0
     encoded = [(key, msgspec.json.encode(value).decode()) for key, value in rows]
-    terminal.table([Column("KEY", least=12), Column("VALUE", least=20)], encoded)
-    return 0
+    table = table_of([Column("KEY", least=12), Column("VALUE", least=20)], encoded, "no rows")
+    return Printout({key: msgspec.to_builtins(value) for key, value in rows}, [table])
 
 
-async def _put_views(thread: Thread, names: list[str], at: MomentLike | None, terminal: Terminal) -> int:
-    found = {name: len(await thread.views.read(name, at=at)) for name in names}
-    terminal.json(found)
-    held = {name: count for name, count in found.items() if count}
-    if not held:
-        terminal.say("no view has any rows")
-        return 0
-    terminal.table(
-        [Column("VIEW"), Column("ROWS", right=True)], [(name, number(count)) for name, count in held.items()]
+def _declare_order(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--order",
+        choices=("created", "updated"),
+        default="updated",
+        help="newest event first (default), or in order of creation",
     )
-    return 0
 
 
-VIEW = Command(_declare_view, view)
+THREADS = Command.of_store(
+    threads,
+    *(
+        Option.value(f"--{what}", what.upper(), f"only threads of exactly this {what}")
+        for what in ("kind", "user", "tenant", "status")
+    ),
+    Option.many("--metadata", "KEY=VALUE", "only threads with this metadata", pair),
+    _declare_order,
+    Option.value("--limit", "N", "at most N: the latest, or with --after the next", positive),
+    Option.value("--after", "THREAD", "only those after this one; '' starts with the first"),
+)
+SHOW = Command.of_thread(show, AT)
+CONTEXT = Command(_declare_context, context)
+REPORT = Command.of_thread(report, AT, writes=always)
+VIEW = Command.of_thread(
+    view,
+    Option.word("view", "VIEW", "one view's rows (default: list the views that have any)"),
+    AT,
+    Option.value("--limit", "N", "only the last N rows by key", positive),
+    writes=always,
+)

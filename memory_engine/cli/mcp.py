@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import os
 
-from memory_engine.cli.commands import Command, existing, writable
+from memory_engine.cli.commands import Command, Option, existing, writable
 from memory_engine.cli.schedule import told_to_end
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.aside import modules_spared
@@ -14,36 +14,6 @@ from memory_engine.integrations.mcp import Served, serve_stdio
 
 TOKEN = "MEMORY_ENGINE_MCP_TOKEN"
 PORTS = 65_535
-
-
-def _declare_mcp(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--agent", default="mcp", metavar="AGENT", help="the agent that remembers (default: mcp)")
-    parser.add_argument(
-        "--user", default="", metavar="USER", help="with the conversations and preferences of this user"
-    )
-    parser.add_argument("--tenant", default="", metavar="TENANT", help="within this tenant (default: none)")
-    parser.add_argument("--read-only", action="store_true", help="offer only tools that read; record no event")
-    parser.add_argument(
-        "--changes-shared",
-        action="store_true",
-        help="let a user's client clear and compact the layers that the agent's other users share",
-    )
-    parser.add_argument(
-        "--min-trust",
-        metavar="ORIGIN",
-        choices=[one.value for one in Speaker],
-        help="find nothing of a lower origin: operator, person, agent, imported or tool",
-    )
-    parser.add_argument(
-        "--http",
-        type=_host_and_port,
-        metavar="HOST:PORT",
-        help="serve streamable HTTP there instead of on standard input and output",
-    )
-    parser.add_argument(
-        "--token", default="", metavar="TOKEN", help=f"the token that HTTP requests must carry (default: ${TOKEN})"
-    )
-    parser.add_argument("--allow-host", action="append", metavar="NAME", help="a host name that HTTP requests may use")
 
 
 def _host_and_port(text: str) -> tuple[str, int]:
@@ -90,4 +60,26 @@ async def _serve_http(
             await ended.wait()
 
 
-MCP = Command(_declare_mcp, mcp)
+MCP = Command.of(
+    mcp,
+    Option.value("--agent", "AGENT", "the agent that remembers (default: mcp)", default="mcp"),
+    Option.value("--user", "USER", "with the conversations and preferences of this user", default=""),
+    Option.value("--tenant", "TENANT", "within this tenant (default: none)", default=""),
+    Option.flag("--read-only", "offer only tools that read; record no event"),
+    Option.flag(
+        "--changes-shared", "let a user's client clear and compact the layers that the agent's other users share"
+    ),
+    lambda parser: parser.add_argument(
+        "--min-trust",
+        metavar="ORIGIN",
+        choices=[one.value for one in Speaker],
+        help="find nothing of a lower origin: operator, person, agent, imported or tool",
+    ),
+    Option.value(
+        "--http", "HOST:PORT", "serve streamable HTTP there instead of on standard input and output", _host_and_port
+    ),
+    Option.value("--token", "TOKEN", f"the token that HTTP requests must carry (default: ${TOKEN})", default=""),
+    lambda parser: parser.add_argument(
+        "--allow-host", action="append", metavar="NAME", help="a host name that HTTP requests may use"
+    ),
+)

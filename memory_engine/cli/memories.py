@@ -2,17 +2,15 @@
 
 import argparse
 import time
-from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from memory_engine.cli.commands import Command, CommandFunction, WrongArgument, existing, reading_limits, writable
-from memory_engine.cli.options import FOUND_PROBLEMS, add_shared
-from memory_engine.cli.standard import check_one_is_there
+from memory_engine.cli.commands import Command, WrongArgument, existing, writable
+from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.standard import check_one_is_there, limits
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.aside import on_thread
 from memory_engine.core.excerpts import counted, duration, number, size
-from memory_engine.core.limits import DEFAULT_LIMITS
 from memory_engine.errors.base import shown_place
 from memory_engine.interchange.checking import check_memories
 from memory_engine.interchange.exporting import MemoriesExported
@@ -24,19 +22,6 @@ PROBLEMS_SHOWN_MAX = 20
 
 def _memories(count: int) -> str:
     return f"{count:,} {'memory' if count == 1 else 'memories'}"
-
-
-def _declare_memories(parser: argparse.ArgumentParser) -> None:
-    words = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
-    for name, (what, declare, _) in _ACTIONS.items():
-        inner = words.add_parser(name, help=what, description=what, allow_abbrev=False)
-        declare(inner)
-        add_shared(inner)
-
-
-async def memories(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Run one of the commands on a user's memories."""
-    return await _ACTIONS[asked.action][2](asked, terminal)
 
 
 def _declare_owner(parser: argparse.ArgumentParser) -> None:
@@ -52,13 +37,7 @@ def _declare_import(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--source-user", default="", metavar="ID", help="of a file with several users: take this one")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be taken")
-    parser.add_argument(
-        "--limits",
-        type=reading_limits,
-        default=DEFAULT_LIMITS,
-        metavar="NAME=N,…",
-        help="other limits of reading, such as file_bytes=99000000",
-    )
+    limits("file_bytes=99000000")(parser)
 
 
 async def import_memories(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -152,13 +131,12 @@ async def check(asked: argparse.Namespace, terminal: Terminal) -> int:
     return 0 if report.is_whole else FOUND_PROBLEMS
 
 
-_ACTIONS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], CommandFunction]] = {
-    "import": ("import the memories that another system exported", _declare_import, import_memories),
+_ACTIONS = {
+    "import": ("import the memories that another system exported", Command(_declare_import, import_memories)),
     "export": (
         "write a user's memories to a .mem folder, with the logs that prove them",
-        _declare_export,
-        export_memories,
+        Command(_declare_export, export_memories),
     ),
-    "check": ("check a written folder: checksums, hashes, and each memory's events", _declare_check, check),
+    "check": ("check a written folder: checksums, hashes, and each memory's events", Command(_declare_check, check)),
 }
-MEMORIES = Command(_declare_memories, memories)
+MEMORIES = Command.of_actions(_ACTIONS)

@@ -5,8 +5,9 @@ import argparse
 from memory_engine.cli.commands import Command, check_is_there
 from memory_engine.cli.options import FOUND_PROBLEMS, key_for
 from memory_engine.cli.terminal import Progress, Terminal
-from memory_engine.core.excerpts import Column, counted
+from memory_engine.core.excerpts import counted
 from memory_engine.errors.base import shown_place
+from memory_engine.reports import Column
 from memory_engine.storage.places import schema_of
 from memory_engine.store.keys import as_key
 from memory_engine.store.protocol import SchemaVersions, StoreSchema

@@ -53,7 +53,7 @@ COMMANDS = {
     "diff": CommandEntry("print what changed between two moments of a thread", "explain:DIFF"),
     "why": CommandEntry("print the events behind a chunk, a view's row or a context", "explain:WHY"),
     "bisect": CommandEntry("find the first event after which an expression is true", "explain:BISECT"),
-    "compact": CommandEntry("compact a thread now", "verify:COMPACT"),
+    "compact": CommandEntry("compact a thread now", "compactions:COMPACT"),
     "compactions": CommandEntry("list compactions and their status", "compactions:COMPACTIONS"),
     "undo-compaction": CommandEntry("undo a compaction: put its originals back", "compactions:UNDO"),
     "redo-compaction": CommandEntry("summarize the originals of a compaction again", "compactions:REDO"),

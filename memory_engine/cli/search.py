@@ -1,13 +1,14 @@
 """The command that searches threads."""
 
 import argparse
+from collections.abc import Iterator
 
-from memory_engine.cli.commands import NEAR_MAX, Command, WrongArgument, existing, positive, time, whole
+from memory_engine.cli.commands import NEAR_MAX, Command, WrongArgument, always, positive, time, whole
 from memory_engine.cli.options import did_you_mean
-from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.json_form import named
 from memory_engine.engine import Engine
 from memory_engine.recall.hits import KINDS, Found, hit_lines
+from memory_engine.reports import Line, Paper, Printout, line
 
 WIDTH_MAX = 100
 
@@ -42,30 +43,39 @@ def _declare_thread_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--explain", action="store_true", help="show what each signal added to the score")
 
 
-async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Search threads for passages, best first."""
-    threads: list[str] = [*([] if asked.within is None else [asked.within]), *(asked.thread or [])]
+def _threads(asked: argparse.Namespace) -> list[str]:
+    return [*([] if asked.within is None else [asked.within]), *(asked.thread or [])]
+
+
+def _check(asked: argparse.Namespace) -> None:
+    threads = _threads(asked)
     if threads and (asked.user or asked.tenant):
         raise WrongArgument("name what to search: a THREAD, or --user and --tenant, not both")
     if asked.at is not None and len(threads) != 1:
         raise WrongArgument("--at is a seq within one thread: give one THREAD with it")
     if asked.at is not None and asked.as_of is not None:
         raise WrongArgument("give --at or --as-of, not both")
-    async with existing(asked.db, plugins=asked.plugins) as engine:
-        with Progress("searching", terminal):
-            found = await _search_hits(engine, threads, asked)
-        why_nothing = "" if found else await _why_nothing(engine, threads, asked)
-    terminal.json(
-        {
-            **named(found, "query how failure waiting unindexed missing unread untrusted"),
-            "hits": list(found),
-            "reason": why_nothing,
-        }
-    )
-    if not found:
-        terminal.say(why_nothing)
-    _print_hits(found, len(threads) != 1, terminal)
-    return 0
+
+
+async def search(engine: Engine, asked: argparse.Namespace) -> Printout:
+    """Passages of threads, best first."""
+    threads = _threads(asked)
+    found = await _search_hits(engine, threads, asked)
+    why_nothing = "" if found else await _why_nothing(engine, threads, asked)
+    data = {
+        **named(found, "query how failure waiting unindexed missing unread untrusted"),
+        "hits": list(found),
+        "reason": why_nothing,
+    }
+
+    def drawn(paper: Paper) -> Iterator[Line]:
+        if not found:
+            yield line(why_nothing)
+        yield from hit_lines(found, width=min(paper.width, WIDTH_MAX), several=len(threads) != 1)
+        if found.untrusted:
+            yield line(f"{found.untrusted} of a lower origin were left out")
+
+    return Printout(data, [drawn], warnings=[f"found by words alone: {found.failure}"] if found.failure else [])
 
 
 async def _why_nothing(engine: Engine, threads: list[str], asked: argparse.Namespace) -> str:
@@ -119,13 +129,4 @@ async def _search_hits(engine: Engine, threads: list[str], asked: argparse.Names
     )
 
 
-def _print_hits(found: Found, several: bool, terminal: Terminal) -> None:
-    """The hits, of `several` threads with the thread of each."""
-    terminal.lines(hit_lines(found, width=min(terminal.width, WIDTH_MAX), several=several))
-    if found.untrusted:
-        terminal.say(f"{found.untrusted} of a lower origin were left out")
-    if found.failure:
-        terminal.warn(f"found by words alone: {found.failure}")
-
-
-SEARCH = Command(_declare_thread_search, search)
+SEARCH = Command.of_store(search, _declare_thread_search, writes=always, check=_check, busy="searching")

@@ -1,5 +1,6 @@
-"""`-` as a file name: standard input and output."""
+"""The files that a command reads and writes: `-` is standard input and output; and the limits of reading."""
 
+import argparse
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -7,9 +8,33 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from memory_engine.cli.commands import WrongArgument
+from attrs import evolve
+
+from memory_engine.cli.commands import Declare, WrongArgument
+from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
+from memory_engine.errors import InvalidInput
 
 STANDARD = "-"
+
+
+def reading_limits(text: str) -> ReadingLimits:
+    """`NAME=N,…`: limits of reading files that replace the defaults."""
+    pairs = (one.partition("=") for one in text.split(","))
+    try:
+        return evolve(DEFAULT_LIMITS, **{name.strip(): int(count) for name, _, count in pairs})
+    except (InvalidInput, TypeError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def limits(such_as: str) -> Declare:
+    """The option `--limits`, with an example."""
+    return lambda parser: parser.add_argument(
+        "--limits",
+        type=reading_limits,
+        default=DEFAULT_LIMITS,
+        metavar="NAME=N,…",
+        help=f"other limits of reading, such as {such_as}",
+    )
 
 
 def check_one_is_there(names: Sequence[str]) -> None:

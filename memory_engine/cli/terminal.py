@@ -13,8 +13,9 @@ from typing import TextIO
 
 from attrs import field, frozen
 
-from memory_engine.core.excerpts import Column, Line, duration, escaped, escaped_in_json, one_line, table_lines
+from memory_engine.core.excerpts import duration, escaped, escaped_in_json, one_line
 from memory_engine.core.json_form import as_data
+from memory_engine.reports import Column, Drawable, Line, Paper, Printout, table_lines
 
 WIDTH_ELSEWHERE = 200
 """Columns of a line that goes to a file or a pipe."""
@@ -97,13 +98,23 @@ class Terminal:
             self.put("".join(self.styled(text, style) if style else text for text, style in pieces))
 
     @property
-    def room(self) -> int | None:
-        """The width that tables must fit into: that of a terminal."""
-        return self.width if self.is_terminal else None
+    def paper(self) -> Paper:
+        """What reports are drawn on: a terminal's tables must fit into its width."""
+        return Paper(self.width, self.width if self.is_terminal else None, of_command=True)
+
+    def show(self, found: Drawable | Printout) -> int:
+        """Print a report, as JSON or for people, and return the exit code."""
+        printout = found if isinstance(found, Printout) else Printout(found, [found.drawn])
+        if self.as_json:
+            self.json(printout.data() if callable(printout.data) else printout.data)
+        self.lines(printout.drawn(self.paper))
+        for text in printout.warnings:
+            self.warn(text)
+        return printout.exit_code
 
     def table(self, heads: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         """Print rows under titles; on a terminal, cells that may shrink are cut so that every line fits."""
-        self.lines(table_lines(heads, rows, self.room))
+        self.lines(table_lines(heads, rows, self.paper.room))
 
 
 class Progress:

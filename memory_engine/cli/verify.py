@@ -1,60 +1,19 @@
-"""The commands that work on existing threads: compact, verify and rebuild."""
+"""The commands that check and remake what a log says: verify and rebuild."""
 
 import argparse
 import time
-from collections.abc import Sequence
 
-import msgspec
-from attrs import define, field
-
-from memory_engine.cli.commands import Command, add_thread, check_is_there, existing, whole
+from memory_engine.cli.commands import Command, Option, always, check_is_there, existing, whole
 from memory_engine.cli.export import Compared, compare
 from memory_engine.cli.options import FAILED, FOUND_PROBLEMS, key_for
 from memory_engine.cli.terminal import Progress, Terminal
-from memory_engine.compaction.protocol import CompactionReport
-from memory_engine.context.rendering import render_lines
-from memory_engine.core.chunks import Chunk
-from memory_engine.core.excerpts import FOCUS_CHARS_MAX, Column, counted, duration, number, one_line
+from memory_engine.core.excerpts import counted, duration, number
 from memory_engine.engine import Engine, kernel_of
 from memory_engine.errors import MemoryEngineError, PluginNotLoaded, ThreadNotFound
 from memory_engine.files.verify_file import verify_file
 from memory_engine.replay.divergence import divergence_lines, lacking_lines, redaction_lines
 from memory_engine.replay.rebuild import RebuildReport, chosen_projections, rebuild
-
-
-def _declare_compact(parser: argparse.ArgumentParser) -> None:
-    add_thread(parser)
-    parser.add_argument("--focus", metavar="TEXT", default="", help="what the summary should keep in detail")
-
-
-async def compact(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Compact a thread now."""
-    async with existing(asked.db, plugins=asked.plugins) as engine:
-        thread = engine.thread(asked.thread)
-        with Progress("compacting", terminal):
-            report = await thread.compact(focus=asked.focus)
-        summaries = [await thread.replay.chunk(chunk_id) for chunk_id in report.new_chunks]
-    put_compaction(report, summaries, terminal)
-    return 0
-
-
-def put_compaction(report: CompactionReport, summaries: Sequence[Chunk], terminal: Terminal) -> None:
-    """Print the outcome of a compaction, and the summaries that it made."""
-    terminal.json(msgspec.to_builtins(report))
-    terminal.say(compaction_line(report), "bold")
-    for chunk in summaries:
-        terminal.say()
-        terminal.say(render_lines(chunk.lines))
-
-
-def compaction_line(report: CompactionReport) -> str:
-    """The outcome of a compaction in one line."""
-    covered = counted(len(report.covered), "chunk")
-    into = counted(len(report.new_chunks), "summary").replace("summarys", "summaries")
-    dropped = f", {counted(len(report.dropped), 'chunk')} dropped" if report.dropped else ""
-    tokens = f"{number(report.tokens_before)} → {number(report.tokens_after)} tokens"
-    focus = f"; focus: {one_line(report.focus, FOCUS_CHARS_MAX)}" if report.focus else ""
-    return f"{covered} → {into}{dropped}: {tokens} (by {report.compactor}{focus})"
+from memory_engine.reports import Column, Part, Printout, line, table_of
 
 
 def _declare_verify(parser: argparse.ArgumentParser) -> None:
@@ -130,90 +89,60 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
     return FOUND_PROBLEMS if anchors.rewritten else 0
 
 
-COMPACT = Command(_declare_compact, compact)
 VERIFY = Command(_declare_verify, verify)
 
 
-def _declare_rebuild(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("thread", metavar="THREAD", nargs="?", help="a thread's id (default: all threads)")
-    parser.add_argument("--view", action="append", metavar="NAME", help="only this view (may be repeated)")
-    parser.add_argument("--search", action="store_true", help="only the search index, or with --view it too")
-
-
-@define
-class _RebuildOutcome:
-    """The rebuilt threads, and why others were left alone."""
-
-    reports: list[RebuildReport] = field(factory=list)
-    failed: dict[str, MemoryEngineError] = field(factory=dict)
-
-
-async def rebuild_threads(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Remake rows, thread by thread: of all, or of those named. Returns 1 if one of all cannot be rebuilt."""
+async def rebuild_threads(engine: Engine, asked: argparse.Namespace) -> Printout:
+    """Remake rows, thread by thread: of all, or of the one named. Returns 1 if one of all cannot be rebuilt."""
     begun = time.perf_counter()
-    async with existing(asked.db, plugins=asked.plugins) as engine:
-        outcome = await _rebuilt(engine, asked, terminal)
-    seconds = time.perf_counter() - begun
-    reports = outcome.reports
-    events = sum(report.events for report in reports)
-    terminal.json(
-        {
-            "threads": len(reports),
-            "events": events,
-            "seconds": round(seconds, 3),
-            "rebuilt": reports,
-            "failed": [{"thread_id": thread_id, "why": str(error)} for thread_id, error in outcome.failed.items()],
-        }
-    )
-    _put_reports(reports, terminal)
-    for error in outcome.failed.values():
-        terminal.say(f"as it was: {error}", "red")
-    terminal.say(f"{counted(len(reports), 'thread')}, {counted(events, 'event')} in {duration(seconds)}", "bold")
-    return FOUND_PROBLEMS if outcome.failed else 0
-
-
-async def _rebuilt(engine: Engine, asked: argparse.Namespace, terminal: Terminal) -> _RebuildOutcome:
-    views = asked.view if asked.view or not asked.search else []
+    views = asked.view or ([] if asked.search else None)
     chosen_projections(kernel_of(engine).projections, views)  # unknown names are refused before anything is made
-    outcome = _RebuildOutcome()
-    with Progress("rebuilding", terminal) as progress:
-        await _rebuild_each(engine, asked, views, outcome, progress)
-    return outcome
-
-
-async def _rebuild_each(
-    engine: Engine, asked: argparse.Namespace, views: Sequence[str], outcome: _RebuildOutcome, progress: Progress
-) -> None:
+    reports: list[RebuildReport] = []
+    failed: dict[str, MemoryEngineError] = {}
     for thread_id in [asked.thread] if asked.thread is not None else [info.id for info in await engine.threads()]:
-        done = sum(report.events for report in outcome.reports)
+        done = sum(report.events for report in reports)
 
         def shown(events: int, before: int = done) -> None:
-            progress.update({"threads": len(outcome.reports), "events": before + events})
+            asked.progress.update({"threads": len(reports), "events": before + events})
 
         try:
-            report = await rebuild(
-                kernel_of(engine), thread_id, views, search=True if asked.search else None, progress=shown
-            )
+            search = True if asked.search else None
+            reports.append(await rebuild(kernel_of(engine), thread_id, views, search=search, progress=shown))
         except MemoryEngineError as error:
             if asked.thread is not None:
                 raise
             if not isinstance(error, ThreadNotFound):  # else it was deleted meanwhile
-                outcome.failed[thread_id] = error
-        else:
-            outcome.reports.append(report)
+                failed[thread_id] = error
+    seconds, events = time.perf_counter() - begun, sum(report.events for report in reports)
+    data = {
+        "threads": len(reports),
+        "events": events,
+        "seconds": round(seconds, 3),
+        "rebuilt": reports,
+        "failed": [{"thread_id": thread_id, "why": str(error)} for thread_id, error in failed.items()],
+    }
+    parts = [line(f"as it was: {error}", "red") for error in failed.values()]
+    total = f"{counted(len(reports), 'thread')}, {counted(events, 'event')} in {duration(seconds)}"
+    code = FOUND_PROBLEMS if failed else 0
+    return Printout(data, [_rebuilt_table(reports), *parts, line(total, "bold")], code)
 
 
-def _put_reports(reports: list[RebuildReport], terminal: Terminal) -> None:
+def _rebuilt_table(reports: list[RebuildReport]) -> Part:
     """The rows made for each thread; its views are counted together."""
-    if not reports:
-        return
     counts_of = ("EVENTS", "CHUNKS", "ROWS", "PASSAGES")
     heads = [Column("THREAD", least=12), *(Column(title, right=True) for title in counts_of)]
     rows = []
     for report in reports:
         counts = (report.events, report.chunks, sum(report.views.values()), report.passages)
         rows.append([report.thread_id, *("-" if count is None else number(count) for count in counts)])
-    terminal.table(heads, rows)
+    return table_of(heads, rows)
 
 
-REBUILD = Command(_declare_rebuild, rebuild_threads)
+REBUILD = Command.of_store(
+    rebuild_threads,
+    Option.word("thread", "THREAD", "a thread's id (default: all threads)"),
+    Option.many("--view", "NAME", "only this view (may be repeated)"),
+    Option.flag("--search", "only the search index, or with --view it too"),
+    writes=always,
+    busy="rebuilding",
+)

@@ -11,8 +11,10 @@ from msgspec.structs import replace
 from memory_engine.cli.commands import (
     MOMENT,
     Command,
+    Option,
     WrongArgument,
     add_thread,
+    always,
     chosen_plugins,
     existing,
     moment,
@@ -31,28 +33,20 @@ from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine, kernel_of
 from memory_engine.ingest.events import EventReader, UnusableRecord
 from memory_engine.plugins import Plugin
-from memory_engine.replay.what_if import Change, trial_lines, try_change
+from memory_engine.replay.what_if import Change, try_change
 from memory_engine.replay.what_if.calls import Prices
 from memory_engine.replay.what_if.change import Edit, InsertEvent, ReplaceEvent, SkipEvent
-from memory_engine.thread import handle_of
+from memory_engine.reports import Printout, line
+from memory_engine.thread import Thread, handle_of
 from memory_engine.wiring import model_compactor
 
 
-def _declare_fork(parser: argparse.ArgumentParser) -> None:
-    add_thread(parser)
-    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"where it starts: {MOMENT} (default: the end)")
-    parser.add_argument("--id", default="", metavar="ID", help="the fork's id (default: a new one)")
-
-
-async def fork(asked: argparse.Namespace, terminal: Terminal) -> int:
+async def fork(thread: Thread, asked: argparse.Namespace) -> Printout:
     """Make a thread that shares another's past."""
-    async with existing(asked.db, plugins=asked.plugins) as engine:
-        thread = engine.thread(asked.thread)
-        past = await thread.at((await thread.info()).events if asked.at is None else asked.at)
-        made = await past.fork(thread_id=asked.id)
-    terminal.json({"thread_id": thread.id, "fork_id": made.id, "at": past.seq})
-    terminal.say(f"{made.id} shares the past of {thread.id} up to event {past.seq}, and has its own future")
-    return 0
+    past = await thread.at((await thread.info()).events if asked.at is None else asked.at)
+    made = await past.fork(thread_id=asked.id)
+    said = f"{made.id} shares the past of {thread.id} up to event {past.seq}, and has its own future"
+    return Printout({"thread_id": thread.id, "fork_id": made.id, "at": past.seq}, [line(said)])
 
 
 def _declare_what_if(parser: argparse.ArgumentParser) -> None:
@@ -165,8 +159,7 @@ async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
         ran = partial(thread.replay.what_if, fork_id=asked.fork_id) if keeps else partial(try_change, handle_of(thread))
         with Progress("running again", terminal) as progress:
             report = await ran(change, progress=lambda done: progress.update({"events": done}))
-    terminal.json(report if keeps else {**report.as_data(), **named(report, "calls_shared turns")})
-    terminal.lines(trial_lines(report, terminal.room))
+    terminal.show(report if keeps else Printout(report.as_data() | named(report, "calls_shared turns"), [report.drawn]))
     if not keeps:
         terminal.say("nothing was written: --keep writes the run as a fork")
     return 0
@@ -235,5 +228,10 @@ def _event(thread_id: str, path: str, registry: EventRegistry) -> NewEvent:
     return new if value.get("id") else replace(new, id="")
 
 
-FORK = Command(_declare_fork, fork)
+FORK = Command.of_thread(
+    fork,
+    Option.value("--at", "MOMENT", f"where it starts: {MOMENT} (default: the end)", moment),
+    Option.value("--id", "ID", "the fork's id (default: a new one)", default=""),
+    writes=always,
+)
 WHAT_IF = Command(_declare_what_if, what_if)

@@ -1,5 +1,6 @@
 """The compactions of a thread as a list, with the one that is due."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Literal, overload
 
@@ -9,21 +10,11 @@ from attrs import frozen
 from memory_engine.compaction.history import Compaction, read_compactions
 from memory_engine.compaction.plan import countable
 from memory_engine.compaction.thresholds import is_due, is_overdue
-from memory_engine.core.excerpts import (
-    FOCUS_CHARS_MAX,
-    WIDTH,
-    Column,
-    Line,
-    counted,
-    line,
-    number,
-    one_line,
-    plain,
-    table_lines,
-)
+from memory_engine.core.excerpts import FOCUS_CHARS_MAX, counted, number, one_line
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.state import State
 from memory_engine.core.threads import CompactionPolicy
+from memory_engine.reports import Column, Drawable, Line, Paper, line, table_lines
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.threads import OpenThreads
 
@@ -40,7 +31,7 @@ class DueCompaction(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
 
 @frozen(kw_only=True)
-class CompactionHistory(Sequence[Compaction], JsonForm):
+class CompactionHistory(Sequence[Compaction], Drawable):
     """The compactions of a thread up to `seq`, in the order in which they began, and the one that is `due`, if any.
 
     `print()` shows them as `memory-engine compactions` does.
@@ -64,8 +55,23 @@ class CompactionHistory(Sequence[Compaction], JsonForm):
     def __len__(self) -> int:
         return len(self.compactions)
 
-    def __str__(self) -> str:
-        return plain(history_lines(self))
+    def drawn(self, paper: Paper) -> Iterator[Line]:
+        """A row for each compaction, with a focus column if any has one, and a line if one is due."""
+        due = ""
+        if self.due is not None:
+            how = f": `memory-engine compact {shlex.quote(self.thread_id)}` makes it now" if paper.of_command else ""
+            due = f"one is due ({counted(self.due.chunks, 'chunk')}, {counted(self.due.tokens, 'token')}){how}"
+        if self.compactions:
+            rows = [_cells(one) for one in self.compactions]
+            heads = _HEADS
+            if any(one.focus for one in self.compactions):
+                heads = [*heads, Column("FOCUS")]
+                rows = [[*row, _focus(one)] for row, one in zip(rows, self.compactions, strict=True)]
+            yield from table_lines(heads, rows, paper.room)
+        else:
+            due = f"nothing was compacted{'; ' if due else ''}{due}"
+        if due:
+            yield line(due)
 
 
 async def compactions(thread: ThreadHandle) -> CompactionHistory:
@@ -96,27 +102,6 @@ _HEADS = [
     Column("COMPACTION", least=12), Column("EVENT", right=True), Column("TRIGGER"), Column("BY", least=8),
     Column("CHUNKS", right=True), Column("TOKENS", right=True), Column("SUMMARY"), Column("STATUS"),
 ]  # fmt: skip
-
-
-def history_lines(found: CompactionHistory, width: int | None = WIDTH, *, how: str = "") -> Iterator[Line]:
-    """Yield a row for each compaction, with a focus column if any has one, and a line if one is due.
-
-    `how` says how to run the compaction that is due.
-    """
-    due = ""
-    if found.due is not None:
-        due = f"one is due ({counted(found.due.chunks, 'chunk')}, {counted(found.due.tokens, 'token')}){how}"
-    if found.compactions:
-        rows = [_cells(one) for one in found.compactions]
-        heads = _HEADS
-        if any(one.focus for one in found.compactions):
-            heads = [*heads, Column("FOCUS")]
-            rows = [[*row, _focus(one)] for row, one in zip(rows, found.compactions, strict=True)]
-        yield from table_lines(heads, rows, width)
-    else:
-        due = f"nothing was compacted{'; ' if due else ''}{due}"
-    if due:
-        yield line(due)
 
 
 def _focus(one: Compaction) -> str:

@@ -38,12 +38,14 @@ from memory_engine.context.standing import OfferedBlock, Place, StandingBlock
 from memory_engine.context.thinking import carried_thinking, thinking_tokens
 from memory_engine.context.window import Carried
 from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention
-from memory_engine.core.state import StateView
+from memory_engine.core.state import State, StateView
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import ContextBudgetError
 
 TRAILING_MIN = 96
 """Tokens that each trailing category may take even of a small budget."""
+RENDERED_MAX = 2_000
+"""Chunks beyond which a state is read by an index: it keeps counts of all turns, and renders those that are shown."""
 FRAME = 3
 """Tokens that a list of messages takes in addition to those of its messages."""
 
@@ -357,8 +359,10 @@ class ContextBuilder:
         size: Callable[[Message], int] = partial(message_tokens, counter=self.counter)
         if isinstance(state, Indexed):
             parts, render, size = state.index.parts(state.state), state.index.messages, state.index.size
+        elif isinstance(state, State) and not shows_all and state.tally.chunks > RENDERED_MAX:
+            parts = self.index().parts(state)
         else:
-            parts = StateParts.of(state.chunks(), self.messages, self.counter, shows_all=shows_all)
+            parts = StateParts.of(state.chunks(), self.messages, self.counter)
         if covered is None or shows_all or not parts.flow.summaries:
             return parts
         atoms = covered.atoms(parts.chunks, render, size)

@@ -22,8 +22,6 @@ LONG_RESULT = 400
 """Tokens above which a result is cut to a reference if the window has no room for all turns."""
 REFERENCE = 160
 """Tokens of such a reference: the beginning and end of the result, and where to read the rest."""
-NEWEST = 1_000
-"""Number of the newest turns of a large state that stay rendered: a budget shows the newest."""
 CUTS_MAX = 64
 """Maximum number of cut atoms that are remembered, also for the flows that extend the one where they were cut."""
 
@@ -167,40 +165,6 @@ class FlowTurns(msgspec.Struct, frozen=True):
         )
 
 
-class OlderTurns:
-    """Older turns of a large state, kept as token counts and atoms, from which they are rendered again when read."""
-
-    def __init__(self, again: Callable[[Atom], Costed]) -> None:
-        self._again = again
-        self._atoms: list[Atom] = []
-        self._firsts: list[int] = []
-        self._heard: list[int] = []
-        self.sizes: list[int] = []
-        self.lights: list[int] = []
-        self.spoken: list[int] = []
-        """`Costed.spoken` of each turn that is in `FlowTurns.heard`."""
-
-    def take(self, costed: Sequence[Costed]) -> None:
-        """Append turns."""
-        here = len(self.sizes)
-        self._atoms += [one.atom for one in costed]
-        self._firsts += [one.atom.positions[0] for one in costed]
-        self._heard += [here + n for n, one in enumerate(costed) if one.heard]
-        self.sizes += [one.tokens for one in costed]
-        self.lights += [one.light for one in costed]
-        self.spoken += [one.spoken for one in costed if one.heard]
-
-    def turns(self) -> FlowTurns:
-        """Return all turns."""
-
-        def read(first: int, end: int) -> Sequence[Costed]:
-            return [self._again(atom) for atom in self._atoms[first:end]]
-
-        atoms = self._atoms
-        began = lambda place: atoms[place].said_at  # noqa: E731
-        return FlowTurns(self.sizes, self.lights, self._firsts, self._heard, sum(self.sizes), read, began)
-
-
 class Cuts:
     """Cache of atoms cut to a room: the same atoms are cut in every context until the window moves."""
 
@@ -235,24 +199,14 @@ class Flow(msgspec.Struct, frozen=True):
     cuts: Cuts = msgspec.field(default_factory=Cuts)
 
     @classmethod
-    def of(cls, costed: Iterable[Costed], again: Callable[[Atom], Costed] | None = None) -> "Flow":
-        """Group the atoms.
-
-        With `again`, only the newest of very many turns stay rendered; the others are rendered again when they are
-        read.
-        """
+    def of(cls, costed: Iterable[Costed]) -> "Flow":
+        """Group the atoms."""
         fixed: list[Costed] = []
         summaries: list[Costed] = []
         listed: list[Costed] = []
-        older = OlderTurns(again) if again is not None else None
         for one in costed:
             (fixed if one.fixed else summaries if one.is_summary else listed).append(one)
-            if older is not None and len(listed) >= 2 * NEWEST:
-                older.take(listed[:-NEWEST])
-                del listed[:-NEWEST]
         turns, said = FlowTurns.of(listed), [one.spoken for one in listed if one.heard]
-        if older is not None and older.sizes:
-            turns, said = older.turns().plus(turns), older.spoken + said
         spoken = max([*said, *(one.spoken for atoms in (fixed, summaries) for one in atoms)], default=-1)
         places = zip(reversed(turns.heard), reversed(said), strict=True)
         spoken_in = next((n for n, at in places if at == spoken >= 0), -1)

@@ -44,18 +44,13 @@ class StateParts(msgspec.Struct, frozen=True):
         chunks: Iterable[Chunk],
         messages: Callable[[Chunk], Iterable[Message]],
         counter: TokenCounter,
-        *,
-        shows_all: bool = False,
     ) -> "StateParts":
-        """Read all top-level chunks of a state.
-
-        Unless a context shows them all, only the newest turns stay rendered; older ones are rendered again when read.
-        """
+        """Read all top-level chunks of a state, and keep each rendered."""
         top = list(chunks)
         flowing = in_flow(top)
         made = partial(cost, render=messages, size=partial(message_tokens, counter=counter))
         bonds = Bonds().read(flowing)
-        flow = Flow.of(map(made, bonds.atoms()), None if shows_all else made)
+        flow = Flow.of(map(made, bonds.atoms()))
         return cls(flow, flowing, [chunk for chunk in top if chunk.category in TRAILING], bonds.responded)
 
 

@@ -248,7 +248,7 @@ def _turn_blocks(message: Message, piece: RenderedChunk | None, ids: _Ids) -> tu
     for n, call in enumerate(calls if isinstance(calls, list) else ()):
         function = call["function"]
         wire_id = ids.take(str(call["id"]), f"{chunk.id if chunk is not None else ''}.{n}")
-        blocks.append(FormCall(wire_id, _tool_name(function["name"]), _object(function["arguments"]), whole))
+        blocks.append(FormCall(wire_id, _tool_name(function["name"]), _object(function["arguments"]), chunk=whole))
     return tuple(blocks)
 
 

@@ -1,13 +1,9 @@
-"""Texts about a log for people: events and chunks in a few words, cut to fit and safe to print; counts and sizes.
-
-And lines of styled text: what the command line prints in colour, `print()` shows of a result in plain, and cut short.
-"""
+"""Texts about a log for people: events and chunks in a few words, cut to fit and safe to print; counts and sizes."""
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import islice
 
 import msgspec
 
@@ -165,96 +161,3 @@ def parents(chunk: Chunk) -> str:
     """The chunks that it came from: all of a few, the first and the last of many."""
     ids = chunk.parent_ids
     return " ".join(ids) if len(ids) <= 2 else f"{ids[0]}…{ids[-1]}"
-
-
-# ---- lines
-
-Line = Sequence[tuple[str, str]]
-"""Pieces of text, escaped already, each with its style: `bold`, `red`, … or `""`."""
-WIDTH = 120
-"""Columns of a line that `print()` shows."""
-LINES_MAX = 40
-"""Lines that `print()` shows of a result; its `as_data()` has all of it."""
-
-
-def line(text: str, style: str = "") -> Line:
-    """A line in one style, with its control characters made harmless."""
-    return ((escaped(text), style),)
-
-
-def spaced(parts: Sequence[tuple[str, str]]) -> Line:
-    """Those of the pieces that say something, with two blanks between them."""
-    said = [part for part in parts if part[0]]
-    return [piece for n, part in enumerate(said) for piece in ((("  ", ""), part) if n else (part,))]
-
-
-def plain(lines: Iterable[Line], lines_max: int = LINES_MAX) -> str:
-    """The first lines without their styles, each cut to `WIDTH`; a last one says that there are more."""
-    waiting = iter(lines)
-    shown = [one_line_of(each) for each in islice(waiting, lines_max)]
-    if next(waiting, None) is not None:
-        shown.append("…")
-    return "\n".join(shown)
-
-
-def one_line_of(pieces: Line) -> str:
-    """The text of a line, cut to `WIDTH`, with its indentation."""
-    text = "".join(piece for piece, _ in pieces)
-    said = text.lstrip(" ")
-    indent = text[: len(text) - len(said)]
-    return (indent + one_line(said, max(1, WIDTH - len(indent)))).rstrip() if columns(text) > WIDTH else text.rstrip()
-
-
-class Column(msgspec.Struct, frozen=True):
-    """A column of a table. With a `least` width it may shrink to that where there is little room."""
-
-    title: str
-    right: bool = False
-    least: int = 0
-
-
-def table_lines(heads: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None = None) -> Iterator[Line]:
-    """Rows under titles. With a `width`, cells that may shrink are cut so that every line fits.
-
-    Where even that is too wide, each row takes several lines, with a title before each cell.
-    """
-    cells = [[one_line(cell, 4096) for cell in row] for row in rows]
-    widths = _widths(heads, cells, width)
-    if width is not None and _width_of(widths) > width:
-        for row in cells:
-            yield from _stacked(heads, row, width)
-        return
-    titles = [padded(head.title, room, right=head.right) for head, room in zip(heads, widths, strict=True)]
-    yield (("  ".join(titles).rstrip(), "bold"),)
-    for row in cells:
-        fitted = [
-            padded(one_line(cell, room), room, right=head.right)
-            for cell, head, room in zip(row, heads, widths, strict=True)
-        ]
-        yield (("  ".join(fitted).rstrip(), ""),)
-
-
-def _widths(heads: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None) -> list[int]:
-    widths = [max(columns(head.title), *(columns(row[n]) for row in cells), 0) for n, head in enumerate(heads)]
-    over = _width_of(widths) - width if width is not None else 0
-    for _ in range(over):
-        wide = [n for n, head in enumerate(heads) if head.least and widths[n] > head.least]
-        if not wide:
-            break
-        widths[max(wide, key=widths.__getitem__)] -= 1
-    return widths
-
-
-def _width_of(widths: Sequence[int]) -> int:
-    return sum(widths) + 2 * (len(widths) - 1)
-
-
-def _stacked(heads: Sequence[Column], row: Sequence[str], width: int) -> Iterator[Line]:
-    """A row on lines of at most `width` columns: its first cell alone, then as many as fit on each."""
-    first, *others = [one_line(f"{head.title} {cell}", width - 2) for head, cell in zip(heads, row, strict=True)]
-    yield ((first, "bold"),)
-    while others:
-        said = others.pop(0)
-        while others and columns(said) + 2 + columns(others[0]) <= width - 2:
-            said += f"  {others.pop(0)}"
-        yield ((f"  {said}".rstrip(), ""),)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from memory_engine.core import images
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
+from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart, ToolCall
 
 EMPTY = "[empty message]"
 """Stands for words that are empty: providers refuse them."""
@@ -38,12 +38,9 @@ class Speech(msgspec.Struct, frozen=True):
     chunk: Chunk | None = None
 
 
-class FormCall(msgspec.Struct, frozen=True):
+class FormCall(ToolCall, frozen=True):
     """A call. `id` and `name` are such that every provider takes them; `arguments` is the text of a JSON object."""
 
-    id: str
-    name: str
-    arguments: str
     chunk: Chunk | None = None
 
 

@@ -99,7 +99,7 @@ async def outline(inspection: Inspection, query: Query) -> object:
 
 async def _quarantined(kernel: Kernel, thread_id: str) -> list[dict[str, object]]:
     """The quarantines in force, each with the seqs of the events that it hides."""
-    found = []
+    found: list[dict[str, object]] = []
     for one in (await standing_in(kernel, thread_id)).values():
         hidden = await kernel.store.find(thread_id, sorted(one.hidden))
         (begun,) = await kernel.store.read_at(thread_id, [one.seqs[0]])

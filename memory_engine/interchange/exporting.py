@@ -26,7 +26,7 @@ from memory_engine.views.layers.entries import metadata_of
 from memory_engine.views.layers.fold import LAYER_NAMES, EntryRow, layer_rows
 from memory_engine.views.layers.origin import IMPORTED, NATIVE
 from memory_engine.views.layers.summaries import covered_rows
-from memory_engine.views.preferences.fold import PREFERENCES, PreferenceRow
+from memory_engine.views.preferences.fold import PREFERENCES, Preference
 
 ExportProgress = Callable[[int, int], None]
 """Called with the memories and the logs that are written."""
@@ -208,7 +208,7 @@ class _Proof:
         user: ScopeHandle,
         own: frozenset[str],
         rows: Sequence[EntryRow],
-        preferences: Sequence[PreferenceRow],
+        preferences: Sequence[Preference],
         left_out: Counter[str],
     ) -> "_Proof":
         """Look up the hashes. An event of a thread that is not this user's is counted, and not named."""
@@ -310,7 +310,7 @@ def _procedure(row: EntryRow, name: str) -> dict[str, object]:
     }
 
 
-def _preference(row: PreferenceRow, proof: _Proof) -> dict[str, object]:
+def _preference(row: Preference, proof: _Proof) -> dict[str, object]:
     said = row.value if isinstance(row.value, str) else msgspec.json.encode(row.value).decode()
     ours = {"value": row.value, "origin": row.origin, "made_by": proof.of_event(row.seq, row.event_id)}
     return {"key": row.key, "value": said, EXTENSION: msgspec.to_builtins(ours)}

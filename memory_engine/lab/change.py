@@ -2,22 +2,24 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from math import inf
 from pathlib import Path
+from typing import TypeVar
 
 import attrs
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy
+from memory_engine.context.budget import ContextPolicy
 from memory_engine.core.arguments import PathLike
 from memory_engine.core.bounded import read_file
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.errors import InvalidInput, InvalidLabChange
 from memory_engine.replay.what_if import Prices
 
+T = TypeVar("T")
 RECORDED, DEFAULTS = "recorded", "defaults"
 _KEY = re.compile(r" - at `\$\.?(.*)`$")
 
@@ -112,7 +114,7 @@ class LabChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def context_policy(self) -> ContextPolicy:
         """The policy of its contexts. Raises `TypeError`, `ValueError`, `InvalidArgument`."""
-        return attrs.evolve(DEFAULT_POLICY, **self.contexts.policy)
+        return _made(ContextPolicy, self.contexts.policy)
 
     def compaction_policy(self, own: CompactionPolicy | None, window: int | None) -> CompactionPolicy:
         """The policy that it compacts by: its fields, on that of a model's `window`, else on the thread's own.
@@ -125,6 +127,10 @@ class LabChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if "threshold" in table.policy:
             given.setdefault("tokens_min", 0)  # as `what-if --threshold`
         return replace(base, **given)
+
+
+def _made(kind: Callable[..., T], fields: Mapping[str, object]) -> T:
+    return kind(**fields)
 
 
 def is_place(text: str) -> bool:

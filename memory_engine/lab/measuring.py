@@ -250,9 +250,9 @@ class _Rerun:
             event, reduction = decode_row(self.thread, stored, kernel.events)
             if runs.next(event, str(stored.seq))[1]:
                 self.calls.append(stored)
-            if isinstance(event, SessionStarted) and event.content:
-                self.sessions.append((stored.seq, event))
-            if stored.type not in STEPS:
+            if isinstance(event, SessionStarted):  # its values may go with the system prompt
+                self.sessions += [(stored.seq, event)] if event.content else []
+            elif stored.type not in STEPS:
                 self.texts += map(text_with_calls, reduction.chunks)
             self.last = stored.seq
 

@@ -8,10 +8,11 @@ from shlex import quote
 import msgspec
 from attrs import frozen
 
-from memory_engine.core.excerpts import WIDTH, Column, Line, counted, line, number, one_line, plain, table_lines
+from memory_engine.core.excerpts import counted, number, one_line
 from memory_engine.core.json_form import JsonForm, named
 from memory_engine.lab.change import LabChange, LabThresholds
 from memory_engine.lab.measuring import LabMoment, Measured
+from memory_engine.reports import Column, Drawable, Line, Paper, line, table_lines
 
 FORMAT = 1
 """The version of the JSON form; `--against` reads no other."""
@@ -68,7 +69,7 @@ class UnmeasuredLog(JsonForm):
 
 
 @frozen(kw_only=True)
-class LabReport(JsonForm):
+class LabReport(Drawable):
     """What changed under a change. `safe` if no threshold is broken and nothing is missing from the comparison.
 
     `metrics` are in order of gravity; `findings` too, those of broken metrics first, the worst of each first.
@@ -117,8 +118,9 @@ class LabReport(JsonForm):
         timings = {key: round(value, 3) for key, value in self.seconds.items()}
         return {"lab": FORMAT, **changes, **named(self, names), "timings": timings}
 
-    def __str__(self) -> str:
-        return plain(report_lines(self))
+    def drawn(self, paper: Paper) -> Iterator[Line]:
+        """The verdict, the metrics, what got worse, and the threads that changed most."""
+        return _report_lines(self, paper.room)
 
     def _repr_html_(self) -> str:
         """The verdict and what got worse, as tables for a notebook; `page.page` gives a whole page."""
@@ -370,7 +372,7 @@ def _command(pair: ThreadPair, seq: int, metric: str) -> str:
 # as lines
 
 
-def report_lines(found: LabReport, width: int | None = WIDTH) -> Iterator[Line]:
+def _report_lines(found: LabReport, width: int | None) -> Iterator[Line]:
     """The verdict, the metrics, what got worse, and the threads that changed most."""
     colour = "green" if found.safe else "red" if found.broken or not found.threads else "yellow"
     yield line(found.verdict, colour)
@@ -385,10 +387,10 @@ def report_lines(found: LabReport, width: int | None = WIDTH) -> Iterator[Line]:
         yield line("")
         yield line(f"what got worse ({number(len(found.findings))}):", "bold")
     shown = foremost(found.findings, FINDINGS_SHOWN)
-    for one in shown:
-        is_broken = any(metric.metric == one.metric for metric in found.broken)
-        yield line(f"{one.thread}, event {one.seq}: {one.what}", "yellow" if is_broken else "")
-        yield line(f"    {one.command}", "dim")
+    for finding in shown:
+        is_broken = any(metric.metric == finding.metric for metric in found.broken)
+        yield line(f"{finding.thread}, event {finding.seq}: {finding.what}", "yellow" if is_broken else "")
+        yield line(f"    {finding.command}", "dim")
     if len(found.findings) > len(shown):
         yield line(f"… and {number(len(found.findings) - len(shown))} more: --json or --html has them")
     if found.findings and not any(one.kept for one in found.threads):

@@ -112,8 +112,9 @@ async def run(  # noqa: PLR0913 - what is compared, by keyword
     for one in (change,) if known is not None else (change, baseline):
         if one.calls_model and not call_models:
             raise ModelNotAllowed(f"the change {one.name!r}")
-    for folder in filter(None, (keep, tests)):
-        _make_empty(Path(folder))
+    for folder in (keep, tests):
+        if folder is not None:
+            _make_empty(Path(folder))
     with TemporaryDirectory(prefix="memory-engine-lab-") as scratch:
         lab = _Lab(change, baseline, Path(scratch), None if keep is None else Path(keep), progress, stop)
         lab.version, lab.known = version, {(one.log, one.thread): one for one in known or ()}
@@ -302,7 +303,7 @@ class _Lab:
         self._seconds[f"{one.label} {one.thread}"] = seconds
         failed = next((answer.failed for answer in answers if answer.failed), "")
         measured = [answer.measured for answer in answers if answer.measured is not None]
-        before = self.known.get((one.label, one.thread)) if self.is_compared else (measured or [None])[0]
+        before = self.known.get((one.label, one.thread)) if self.is_compared else next(iter(measured), None)
         if failed or before is None:
             why = failed or "the results to compare with have no such thread"
             self._failed[n] = UnmeasuredLog(log=one.label, why=why)

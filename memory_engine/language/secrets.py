@@ -14,8 +14,7 @@ from itertools import pairwise
 from math import log2
 from typing import Literal
 
-import msgspec
-
+from memory_engine.core.events.base import TextSpan
 from memory_engine.core.lazy import regex
 from memory_engine.core.spelling import unescaped
 from memory_engine.language.credentials import SHOWN, credentials, passwords_in_addresses, places
@@ -48,12 +47,10 @@ CARD_DIGITS = range(13, 20)
 IBAN_CHARS = range(15, 35)
 
 
-class Secret(msgspec.Struct, frozen=True):
-    """A secret at the characters `start` to `end` of a text, without the name before it."""
+class Secret(TextSpan, frozen=True):
+    """A secret in a text, without the name before it."""
 
     kind: SecretKind
-    start: int
-    end: int
 
 
 def secrets_in(text: str, kinds: Collection[SecretKind] = ()) -> tuple[Secret, ...]:

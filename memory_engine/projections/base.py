@@ -26,6 +26,16 @@ ROW_TYPES_KEPT = 256
 """Types to remember as safe or unsafe for readers to share: finding out takes as long as reading a row."""
 
 
+class RowOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a row, or a part of one, comes from: the events (`sources`) of `source_thread` that it was drawn from.
+
+    A class that is based on it has these fields last.
+    """
+
+    source_thread: str = ""
+    sources: tuple[str, ...] = ()
+
+
 class Projection(Protocol[V]):
     """A read model of each thread. It may declare itself by plain class attributes: `mode = "inline"`.
 

@@ -21,7 +21,7 @@ from memory_engine.store.passages import PLACES_BITS, THREAD_BITS, Extractors, T
 from memory_engine.store.reader import LogReader
 
 if TYPE_CHECKING:
-    from memory_engine.core.excerpts import Line
+    from memory_engine.reports import Line
 
 KINDS = (
     "message", "tool", "task", "note", "snippet", "memory", "preference", "playbook", "agent_md", "document", "pattern",
@@ -148,13 +148,14 @@ class Found(Sequence[Hit]):
         return len(self.hits)
 
     def __str__(self) -> str:
-        from memory_engine.core.excerpts import plain
+        from memory_engine.reports import plain
 
         return plain(self._lines())
 
     def _lines(self) -> "Iterator[Line]":
         """The hits under a head that says how they were found, and what was not searched."""
-        from memory_engine.core.excerpts import WIDTH, line, number, one_line
+        from memory_engine.core.excerpts import number, one_line
+        from memory_engine.reports import WIDTH, line
 
         yield line(one_line(f"{len(self.hits)} found for “{self.query}” ({self.how})", WIDTH), "bold")
         yield from hit_lines(self.hits, text_lines_max=2)

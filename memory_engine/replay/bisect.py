@@ -8,13 +8,14 @@ from attrs import field, frozen
 
 from memory_engine.core.arguments import checked_call
 from memory_engine.core.cancellation import kept_time
-from memory_engine.core.excerpts import Column, Line, line, number, of_event, one_line, plain, table_lines
-from memory_engine.core.json_form import JsonForm, named
+from memory_engine.core.excerpts import number, of_event, one_line
+from memory_engine.core.json_form import named
 from memory_engine.core.records import RecordedEvent
 from memory_engine.errors import InvalidExpression, NothingToBisect, PredicateFailed
 from memory_engine.replay.data import event_as_data
-from memory_engine.replay.diff import Diff, DiffLines, diff
+from memory_engine.replay.diff import Diff, diff
 from memory_engine.replay.verify import VerifyProgress
+from memory_engine.reports import Column, Drawable, Line, Paper, line, table_lines
 from memory_engine.runtime.handle import PastHandle
 
 P = TypeVar("P", bound=PastHandle)
@@ -23,7 +24,7 @@ Predicate = Callable[[P], "bool | Awaitable[bool]"]
 
 
 @frozen(kw_only=True)
-class Bisection(JsonForm):
+class Bisection(Drawable):
     """The first event after which the predicate held, provided that it held from some event on.
 
     `asked` are the seqs examined and their answers, in order; `change` is the event's difference. If the predicate
@@ -35,8 +36,17 @@ class Bisection(JsonForm):
     asked: tuple[tuple[int, bool], ...]
     change: Diff = field(repr=False)
 
-    def __str__(self) -> str:
-        return plain(bisection_lines(self, DiffLines()))
+    def drawn(self, paper: Paper) -> Iterator[Line]:
+        """The event after which it holds, where it was asked, and what the event changed."""
+        event = self.event
+        head = f"it holds from event {self.seq} on: {event.type}, {event.recorded_at:%Y-%m-%d %H:%M:%S}"
+        yield line(head, "bold")
+        yield line("  " + one_line(of_event(event.event), paper.width - 2))
+        yield from table_lines(
+            [Column("STEP", right=True), Column("AFTER EVENT", right=True), Column("HOLDS")],
+            [(str(n), number(seq), "yes" if held else "no") for n, (seq, held) in enumerate(self.asked, 1)],
+        )
+        yield from self.change.drawn(paper)
 
     def as_data(self) -> dict[str, object]:
         """As plain JSON values."""
@@ -92,16 +102,3 @@ async def _ask(past: P, predicate: Callable[[P], bool | Awaitable[bool]]) -> boo
         raise
     except Exception as error:  # the boundary to user code: its errors are raised with the place
         raise PredicateFailed(past.id, past.seq, f"{type(error).__name__}: {error}") from error
-
-
-def bisection_lines(found: Bisection, change: DiffLines) -> Iterator[Line]:
-    """The event after which it holds, where it was asked, and what the event changed."""
-    event = found.event
-    head = f"it holds from event {found.seq} on: {event.type}, {event.recorded_at:%Y-%m-%d %H:%M:%S}"
-    yield line(head, "bold")
-    yield line("  " + one_line(of_event(event.event), change.width - 2))
-    yield from table_lines(
-        [Column("STEP", right=True), Column("AFTER EVENT", right=True), Column("HOLDS")],
-        [(str(n), number(seq), "yes" if held else "no") for n, (seq, held) in enumerate(found.asked, 1)],
-    )
-    yield from change.of(found.change)

@@ -18,13 +18,14 @@ from memory_engine.context.builder import FRAME, ContextBuilder
 from memory_engine.context.rendering import Message, common_prefix, message_bytes
 from memory_engine.core.aside import aside
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.excerpts import WIDTH, Line, columns, counted, line, number, of_chunk, one_line, plain, spaced
-from memory_engine.core.json_form import JsonForm, as_data, named
+from memory_engine.core.excerpts import columns, counted, number, of_chunk, one_line
+from memory_engine.core.json_form import as_data, named
 from memory_engine.core.state import State
 from memory_engine.projections.base import Projection, event_types
 from memory_engine.replay.data import chunk_as_data
 from memory_engine.replay.lineage import shared_seq
 from memory_engine.replay.matching import Changed, Compacted, Side, match
+from memory_engine.reports import Drawable, Line, Paper, first_lines, line, spaced
 from memory_engine.runtime.handle import PastHandle
 
 AROUND = 3
@@ -132,7 +133,7 @@ def _rows_told(rows: RowsDiff) -> str:
 
 
 @frozen(kw_only=True)
-class Diff(JsonForm):
+class Diff(Drawable):
     """The difference from `a` to `b`.
 
     `added` are only in b, in its order; `removed` only in a, in its order; `changed` are versions of one chunk on each
@@ -159,8 +160,10 @@ class Diff(JsonForm):
         chunks = (self.added, self.removed, self.changed, self.moved)
         return not any(chunks) and not self.context.lines and not self.views
 
-    def __str__(self) -> str:
-        return plain(DiffLines().of(self))
+    def drawn(self, paper: Paper) -> Iterator[Line]:
+        """How large both sides are, chunks, the context, views."""
+        most = (20, 60, "; --json has them all") if paper.of_command else (5, 12, "")
+        return _DiffLines(paper.width, *most).of(self)
 
     def _repr_html_(self) -> str:
         """The additions, removals and changes, for a notebook."""
@@ -336,16 +339,16 @@ def _rows_diff(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> RowsD
 
 
 @frozen
-class DiffLines:
+class _DiffLines:
     """The lines of a difference: of chunks of a kind the first `listed`, of the context the first `text_max`.
 
     `where_all` says where the rest can be seen.
     """
 
-    width: int = WIDTH
-    listed: int = 5
-    text_max: int = 12
-    where_all: str = ""
+    width: int
+    listed: int
+    text_max: int
+    where_all: str
 
     def of(self, found: Diff) -> Iterator[Line]:
         """A difference: how large both sides are, chunks, the context, views."""
@@ -369,9 +372,7 @@ class DiffLines:
             yield self._cut(f"view {name}: {keys}")
 
     def _first(self, some: Sequence[T], of_one: Callable[[T], Line]) -> Iterator[Line]:
-        yield from map(of_one, some[: self.listed])
-        if len(some) > self.listed:
-            yield line(f"  … {number(len(some) - self.listed)} more{self.where_all}")
+        return first_lines(some, self.listed, of_one, f"  … {{}} more{self.where_all}")
 
     def _chunk(self, sign: str, style: str, chunk: Chunk, covers: Mapping[str, tuple[str, ...]]) -> Line:
         covered = covers.get(chunk.id, ())

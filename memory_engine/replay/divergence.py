@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from memory_engine.core.excerpts import WIDTH, Line, counted, line, one_line, plain
+from memory_engine.core.excerpts import counted, one_line
 from memory_engine.core.json_form import JsonForm
 from memory_engine.errors import IntegrityError, PluginNotLoaded
+from memory_engine.reports import WIDTH, Drawable, Line, Paper, first_lines, line
 
 _SAID = {
     "gap": "a gap in the log",
@@ -86,7 +87,7 @@ class LackingContext(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.thread_id}, event {self.seq}: a context of {self.max_tokens:,} tokens lacked {said}{messages}"
 
 
-class VerifyReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
+class VerifyReport(Drawable, msgspec.Struct, frozen=True, kw_only=True):
     """The result of a verification. `events` were checked; the log is intact if there is no divergence.
 
     `redacted` of them lack their texts: a recorded act put there what they hold now, except for the `unattested` ones,
@@ -125,8 +126,15 @@ class VerifyReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
             return None
         return PluginNotLoaded((self.thread_id,), self.unloaded_types)
 
-    def __str__(self) -> str:
-        return plain(verified_lines(self))
+    def drawn(self, paper: Paper) -> Iterator[Line]:
+        """Whether a thread is as recorded, or where it is not."""
+        events = f"{one_line(self.thread_id, paper.width // 2)}: {counted(self.events, 'event')}"
+        if self.divergence is None:
+            yield line(f"{events}: every hash, operation and state is as recorded", "green")
+        else:
+            yield from divergence_lines(self.divergence)
+        yield from redaction_lines(self.redacted, self.unattested)
+        yield from lacking_lines(self.lacking)
 
     def as_data(self) -> dict[str, object]:
         """As plain JSON values."""
@@ -147,27 +155,14 @@ def divergence_lines(divergence: Divergence) -> Iterator[Line]:
         yield (f"  {what}{colon}", ""), *shown
 
 
-def verified_lines(report: VerifyReport) -> Iterator[Line]:
-    """Whether a thread is as recorded, or where it is not."""
-    events = f"{one_line(report.thread_id, WIDTH // 2)}: {counted(report.events, 'event')}"
-    if report.divergence is None:
-        yield line(f"{events}: every hash, operation and state is as recorded", "green")
-    else:
-        yield from divergence_lines(report.divergence)
-    yield from redaction_lines(report.redacted, report.unattested)
-    yield from lacking_lines(report.lacking)
-
-
 LACKING_MAX = 10
 """Contexts that lacked statements and are listed for people."""
 
 
 def lacking_lines(lacking: Sequence[LackingContext]) -> Iterator[Line]:
     """Which contexts of the log lacked statements that stood, a line each."""
-    for one in lacking[:LACKING_MAX]:
-        yield line(one_line(str(one), WIDTH), "yellow")
-    if len(lacking) > LACKING_MAX:
-        yield line(f"… and {len(lacking) - LACKING_MAX:,} more contexts that lacked statements")
+    rest = "… and {} more contexts that lacked statements"
+    yield from first_lines(lacking, LACKING_MAX, lambda one: line(one_line(str(one), WIDTH), "yellow"), rest)
 
 
 def redaction_lines(redacted: int, unattested: int) -> Iterator[Line]:

@@ -12,20 +12,20 @@ from memory_engine.core.chunks import REDACTED, Chunk, ChunkType, content_text
 from memory_engine.core.events.base import UnknownEvent
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionUndone, ThreadRewound
 from memory_engine.core.events.memory import ThreadCleared
-from memory_engine.core.excerpts import WIDTH, Line, columns, counted, line, number, one_line, plain, spaced
+from memory_engine.core.excerpts import columns, counted, number, one_line
 from memory_engine.core.executor import describe
-from memory_engine.core.json_form import JsonForm
 from memory_engine.core.lineage import batches, heirs, is_covering, place
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.replay.trace import ChunkRef, EventRef, LineageTrace, Link
+from memory_engine.reports import WIDTH, Drawable, Line, Paper, line, spaced
 
 NodeKind = Literal["context", "block", "passage", "row", "chunk", "compaction", "line", "fact", "event"]
 """The kinds of nodes. Blocks and passages are under a context, lines under a compaction."""
 
 
 @frozen(kw_only=True)
-class Why(JsonForm):
+class Why(Drawable):
     """A chunk, an event or the like, and under `children` what it comes from.
 
     `title` says in a few words what it is, `text` its full text. `facts` are JSON values by name: `relation` to the
@@ -50,8 +50,9 @@ class Why(JsonForm):
             yield node
             waiting += reversed(node.children)
 
-    def __str__(self) -> str:
-        return plain(WhyLines(shown=4).of(self))
+    def drawn(self, paper: Paper) -> Iterator[Line]:
+        """Its tree: of children of one kind the first few (see `WhyLines`)."""
+        return WhyLines(paper.width, shown=SHOWN if paper.of_command else 4).of(self)
 
     def _repr_html_(self) -> str:
         """The tree, indented, for a notebook."""

@@ -9,11 +9,12 @@ from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.series import ContextSeries, MeasuredMessages
 from memory_engine.core.arguments import checked_call, checked_type
 from memory_engine.core.chain import decode_row
-from memory_engine.core.excerpts import WIDTH, Column, Line, counted, line, number, one_line, plain, table_lines
+from memory_engine.core.excerpts import counted, number, one_line
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
 from memory_engine.replay.cache_breaks import BESIDE, CacheBreak, LedgerRow, LedgerWalk, PromptCall, Runs
 from memory_engine.replay.verify import VerifyProgress
+from memory_engine.reports import WIDTH, Column, Drawable, Line, Paper, line, table_lines
 from memory_engine.runtime.handle import PastHandle
 from memory_engine.store.walk import spans_back
 
@@ -36,7 +37,7 @@ class CacheTotals(JsonForm):
 
 
 @frozen(kw_only=True)
-class CacheLedger(JsonForm):
+class CacheLedger(Drawable):
     """The model calls in a range of a log, and the breaks between each and the one before, both in order."""
 
     json_names = "calls breaks totals"
@@ -48,8 +49,24 @@ class CacheLedger(JsonForm):
     calls: tuple[PromptCall, ...] = field(repr=False)
     breaks: tuple[CacheBreak, ...] = field(repr=False)
 
-    def __str__(self) -> str:
-        return plain(ledger_lines(self))
+    def drawn(self, paper: Paper) -> Iterator[Line]:
+        """The totals, the last breaks that were not expected, and the others summed up."""
+        totals = self.totals
+        sent = f"{counted(totals.calls, 'model call')}, {counted(totals.tokens, 'token')} sent"
+        kept = f"{number(totals.kept_tokens)} kept ({totals.kept_share:.1%}), {number(totals.fresh_tokens)} fresh"
+        yield line(f"{one_line(self.thread_id, (paper.room or WIDTH) // 2)}: {sent}: {kept}", "bold")
+        broken = [one for one in self.breaks if not one.trailing]
+        if not self.breaks:
+            yield line("nothing broke the cache", "green")
+        if broken:
+            listed = 40 if paper.of_command else 12
+            lost = counted(sum(one.lost_tokens for one in broken), "token")
+            yield line(f"{counted(len(broken), 'break')}: {lost} sent anew that were cached", "yellow")
+            yield from table_lines(_BREAKS, [_break_cells(one) for one in broken[-listed:]], paper.room)
+            if len(broken) > listed:
+                where_all = "; --json lists them" if paper.of_command else ""
+                yield line(f"… and {number(len(broken) - listed)} before these{where_all}")
+        yield from _trailing_lines([one for one in self.breaks if one.trailing])
 
     @property
     def totals(self) -> CacheTotals:
@@ -122,26 +139,6 @@ async def _last_call(past: PastHandle) -> int:
         if found:
             return found - 1
     return past.seq
-
-
-def ledger_lines(
-    found: CacheLedger, *, width: int | None = WIDTH, listed: int = 12, where_all: str = ""
-) -> Iterator[Line]:
-    """The totals, the last `listed` breaks that were not expected, and the others summed up."""
-    totals = found.totals
-    sent = f"{counted(totals.calls, 'model call')}, {counted(totals.tokens, 'token')} sent"
-    kept = f"{number(totals.kept_tokens)} kept ({totals.kept_share:.1%}), {number(totals.fresh_tokens)} fresh"
-    yield line(f"{one_line(found.thread_id, (width or WIDTH) // 2)}: {sent}: {kept}", "bold")
-    broken = [one for one in found.breaks if not one.trailing]
-    if not found.breaks:
-        yield line("nothing broke the cache", "green")
-    if broken:
-        lost = sum(one.lost_tokens for one in broken)
-        yield line(f"{counted(len(broken), 'break')}: {counted(lost, 'token')} sent anew that were cached", "yellow")
-        yield from table_lines(_BREAKS, [_break_cells(one) for one in broken[-listed:]], width)
-        if len(broken) > listed:
-            yield line(f"… and {number(len(broken) - listed)} before these{where_all}")
-    yield from _trailing_lines([one for one in found.breaks if one.trailing])
 
 
 _BREAKS = [

@@ -13,6 +13,7 @@ from memory_engine.compaction.history import Aftermath, read_aftermath, summary_
 from memory_engine.compaction.undo import restored_chunks
 from memory_engine.core.chain import decode_row
 from memory_engine.core.chunks import Chunk, Retention
+from memory_engine.core.events.base import ChunkOrigin
 from memory_engine.core.events.compaction import RestoredChunk, SourceQuarantined
 from memory_engine.core.events.memory import SessionEnded
 from memory_engine.core.executor import apply_to_draft
@@ -28,7 +29,7 @@ from memory_engine.store.reader import LogReader
 from memory_engine.store.rewinds import rewinds_of
 
 TYPE = SourceQuarantined.event_type
-_COPYING = ("recalled", "versions", "copies", "summaries")
+_COPYING: tuple[ChunkOrigin, ...] = ("recalled", "versions", "copies", "summaries")
 """How the chunks of an event came from those that they name as parents."""
 
 

@@ -116,6 +116,16 @@ class StoredText(msgspec.Struct, frozen=True, gc=False):
         return of_thread + (f", event {self.seq}" if self.seq else "")
 
 
+class TextTable(msgspec.Struct, frozen=True):
+    """A table whose `columns` may hold people's words, read by at most `rows` in order of `key`; the others are SQL."""
+
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    event: str
+    rows: int = 512
+    tid: str = "r.tid"
+
+
 class Backup(msgspec.Struct, frozen=True, kw_only=True):
     """A copy of a store at one moment, of `bytes` bytes.
 

@@ -91,7 +91,8 @@ from memory_engine.views.playbooks.playbook import Playbook
 from memory_engine.views.playbooks.view import PlaybookMatch
 from memory_engine.views.preferences.domain import Domain
 from memory_engine.views.preferences.events import PreferenceOrigin, RuleReference
-from memory_engine.views.preferences.preference import Applicable, Applied, Preference
+from memory_engine.views.preferences.fold import Preference
+from memory_engine.views.preferences.preference import Applicable, Applied
 from memory_engine.views.promotion.agent_md import AgentMdChange, OwnText, PromotedLine
 from memory_engine.views.promotion.events import PromotionTarget
 from memory_engine.views.promotion.fold import Verdict

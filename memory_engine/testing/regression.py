@@ -27,14 +27,6 @@ T = TypeVar("T")
 Data = Mapping[str, object]
 
 
-class _PriorChunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A chunk of the state before."""
-
-    key: str
-    chunk: Chunk
-    container: str = ""
-
-
 class _Recorded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An event, and what it did when it was recorded."""
 
@@ -68,7 +60,7 @@ def check_regression(  # noqa: PLR0913 - the parts of a recorded piece of a log,
     """
     replay = _PluginReplay(thread_id, plugins)
     recorded = [_converted(event, _Recorded) for event in events]
-    state = replay.state_of([_converted(place, _PriorChunk) for place in before], recorded)
+    state = replay.state_of(map(_placed, before), recorded)
     for event in recorded:
         state = replay.step(state, event)
     if after is not None:
@@ -87,10 +79,10 @@ class _PluginReplay:
         self._plugins = plugins
         self._events, self._reducers = registries(plugins)
 
-    def state_of(self, places: Iterable[_PriorChunk], events: Sequence[_Recorded]) -> State:
+    def state_of(self, places: Iterable[Placed], events: Sequence[_Recorded]) -> State:
         draft = State().draft()
         for place in places:
-            draft.insert(Placed(place.chunk, bytes.fromhex(place.key), place.container))
+            draft.insert(place)
         return draft.freeze(events[0].seq - 1 if events else 0)
 
     def step(self, state: State, recorded: _Recorded) -> State:
@@ -126,6 +118,13 @@ class _PluginReplay:
 
 def _converted(data: Data, kind: type[T]) -> T:
     return msgspec.json.decode(json.dumps(data), type=kind)
+
+
+def _placed(place: Data) -> Placed:
+    """A chunk of the state before; its key is in hexadecimal."""
+    if unknown := place.keys() - set(Placed.__struct_fields__):
+        raise msgspec.ValidationError(f"a chunk of the state before has no field {min(unknown)!r}")
+    return msgspec.convert({**place, "key": bytes.fromhex(str(place["key"]))}, Placed)
 
 
 def _compare(what: str, lines: Iterable[str]) -> None:

@@ -2,43 +2,24 @@
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import asyncpg
 
 from memory_engine.storage.postgres.pool import Connection, Pool
 from memory_engine.storage.postgres.reads import Reads
-from memory_engine.store.protocol import StoredText
+from memory_engine.store.protocol import StoredText, TextTable
 
-
-class _ServerTable(NamedTuple):
-    """The key of a table, the columns to read, rows at a time; of an event seq, type, version, blob; thread."""
-
-    key: tuple[str, ...]
-    columns: tuple[tuple[str, str], ...]
-    rows: int = 512
-    event: str = "0::bigint, ''::text, 0, NULL::bytea"
-    tid: str = "r.tid"
-
-
+_NO_EVENT = "0::bigint, ''::text, 0, NULL::bytea"
 _TABLES = {
-    "events": _ServerTable(
-        ("tid", "seq"),
-        (("payload", "r.payload"), ("record", "r.record")),
-        event="r.seq, r.type, r.version, r.spilled",
-    ),
-    "blobs": _ServerTable(("tid", "digest"), (("body", "r.body"),), 4, "0::bigint, ''::text, 0, r.digest"),
-    "projection_rows": _ServerTable(
-        ("tid", "projection", "version", "head", "digest"), (("key", "r.head || r.tail"), ("value", "r.value"))
-    ),
-    "passages": _ServerTable(("tid", "place"), (("terms", "r.terms"),)),
-    "threads": _ServerTable(("tid",), (("metadata", "r.metadata"),)),
-    "acts": _ServerTable(
-        ("id",),
-        (("plan", "r.plan"), ("asked_by", "r.asked_by"), ("reason", "r.reason"), ("outcome", "r.outcome")),
-        tid="NULL::uuid",
-    ),
+    "events": TextTable(("tid", "seq"), ("payload", "record"), "r.seq, r.type, r.version, r.spilled"),
+    "blobs": TextTable(("tid", "digest"), ("body",), "0::bigint, ''::text, 0, r.digest", 4),
+    "projection_rows": TextTable(("tid", "projection", "version", "head", "digest"), ("key", "value"), _NO_EVENT),
+    "passages": TextTable(("tid", "place"), ("terms",), _NO_EVENT),
+    "threads": TextTable(("tid",), ("metadata",), _NO_EVENT),
+    "acts": TextTable(("id",), ("plan", "asked_by", "reason", "outcome"), _NO_EVENT, tid="NULL::uuid"),
 }
+_VALUES = {"key": "r.head || r.tail"}
+"""The SQL for a value that several columns hold."""
 
 
 async def stored_texts(pool: Pool, schema: str) -> AsyncIterator[Sequence[StoredText]]:
@@ -52,11 +33,11 @@ async def stored_texts(pool: Pool, schema: str) -> AsyncIterator[Sequence[Stored
 
 
 async def _page(
-    schema: str, name: str, table: _ServerTable, after: tuple[object, ...], connection: Connection
+    schema: str, name: str, table: TextTable, after: tuple[object, ...], connection: Connection
 ) -> list[asyncpg.Record]:
     key = ", ".join(f"r.{column}" for column in table.key)
     marks = ", ".join(f"${n}" for n in range(1, len(after) + 1))
-    values = ", ".join(value for _, value in table.columns)
+    values = ", ".join(_VALUES.get(column, f"r.{column}") for column in table.columns)
     return await Reads(connection, schema).fetch(
         f"SELECT {key}, {table.tid}, coalesce(t.id, 'number ' || {table.tid}::text, ''), {table.event}, {values} "
         f"FROM @.{name} r LEFT JOIN @.threads t ON t.tid = {table.tid} {f'WHERE ({key}) > ({marks})' if after else ''} "
@@ -66,7 +47,7 @@ async def _page(
 
 
 def _row_texts(
-    name: str, table: _ServerTable, row: asyncpg.Record, spilled: dict[tuple[object, bytes], tuple[int, str, int]]
+    name: str, table: TextTable, row: asyncpg.Record, spilled: dict[tuple[object, bytes], tuple[int, str, int]]
 ) -> Iterator[StoredText]:
     """The values of a row. An event's own description is kept for its payload, if that is in another table."""
     tid, thread, seq, type_, version, digest, *values = tuple(row)[len(table.key) :]
@@ -74,6 +55,6 @@ def _row_texts(
         spilled[tid, digest] = seq, type_, version
     elif digest is not None:
         seq, type_, version = spilled.get((tid, digest), (0, "", 0))
-    for (column, _), value in zip(table.columns, values, strict=True):
+    for column, value in zip(table.columns, values, strict=True):
         if value:
             yield StoredText(f"{name}.{column}", thread, value, seq, type_, version)

@@ -6,30 +6,21 @@ from typing import NamedTuple
 
 from memory_engine.storage import passages
 from memory_engine.storage.sqlite.schema import position
-from memory_engine.store.protocol import StoredText
+from memory_engine.store.protocol import StoredText, TextTable
 
-_ROWS_AT_ONCE = 512
 _BYTES_AT_ONCE = 4 * 2**20
 
 
-class _FileTable(NamedTuple):
-    """The key of a table, the columns to read, of an event seq, type, version and its blob's digest; its thread."""
-
-    key: str
-    columns: tuple[str, ...]
-    event: str = "0, x'', 0, NULL"
-    tid: str = "r.tid"
-
-
+_NO_EVENT = "0, x'', 0, NULL"
 _TABLES = {
-    "events": _FileTable(
-        "r.pos", ("payload", "record"), "r.pos & 4294967295, CAST(r.type AS BLOB), r.version, r.spilled"
+    "events": TextTable(
+        ("pos",), ("payload", "record"), "r.pos & 4294967295, CAST(r.type AS BLOB), r.version, r.spilled"
     ),
-    "blobs": _FileTable("r.tid, r.digest", ("body",), "0, x'', 0, r.digest"),
-    "projection_rows": _FileTable("r.projection, r.version, r.tid, r.key", ("key", "value")),
-    "passages": _FileTable("r.pos", ("terms",)),
-    "threads": _FileTable("r.tid", ("metadata",)),
-    "acts": _FileTable("r.id", ("id", "plan", "asked_by", "reason", "outcome"), tid="NULL"),
+    "blobs": TextTable(("tid", "digest"), ("body",), "0, x'', 0, r.digest"),
+    "projection_rows": TextTable(("projection", "version", "tid", "key"), ("key", "value"), _NO_EVENT),
+    "passages": TextTable(("pos",), ("terms",), _NO_EVENT),
+    "threads": TextTable(("tid",), ("metadata",), _NO_EVENT),
+    "acts": TextTable(("id",), ("id", "plan", "asked_by", "reason", "outcome"), _NO_EVENT, tid="NULL"),
 }
 
 
@@ -87,35 +78,33 @@ class _TextPages:
             self._parts = _parts_of(raw, self._thread_ids or ())
         part = self._parts[0]
         name = part.table
-        key, columns, *_ = _TABLES[name]
-        count = key.count(",") + 1
-        rows = self._rows(raw, part, count)
+        rows = self._rows(raw, part, _TABLES[name])
         if not rows:
             del self._parts[0]
         self._after = rows[-1].key if rows else ()
         about = [self._about(raw, row) for row in rows]
         return [
             StoredText(f"{name}.{column}", thread, value, seq, type_, version)
-            for n, column in enumerate(columns)
+            for n, column in enumerate(_TABLES[name].columns)
             for row, (thread, seq, type_, version) in zip(rows, about, strict=True)
             if (value := row.values[n])
         ]
 
-    def _rows(self, raw: sqlite3.Connection, part: _TextPart, count: int) -> list[_Row]:
+    def _rows(self, raw: sqlite3.Connection, part: _TextPart, table: TextTable) -> list[_Row]:
         """The rows of a part behind the last one that was read."""
         name = part.table
         if raw.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (name,)).fetchone() is None:
             return []  # of an older release, or of a file without searches
-        key, columns, event, tid_column = _TABLES[name]
+        key, count = ", ".join(f"r.{column}" for column in table.key), len(table.key)
         conditions = [part.where] if part.where else []
         conditions += [f"({key}) > ({', '.join('?' * count)})"] if self._after else []
         behind = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         # as bytes: SQLite casts a text to what is stored of it, also where that is damaged
-        values = ", ".join(f"CAST(r.{column} AS BLOB)" for column in columns)
+        values = ", ".join(f"CAST(r.{column} AS BLOB)" for column in table.columns)
         rows: list[_Row] = []
         size = 0
-        found = f"SELECT {key}, {tid_column}, {event}, {values} FROM {name} r {behind}"
-        for row in raw.execute(f"{found} ORDER BY {key} LIMIT {_ROWS_AT_ONCE}", (*part.values, *self._after)):
+        found = f"SELECT {key}, {table.tid}, {table.event}, {values} FROM {name} r {behind}"
+        for row in raw.execute(f"{found} ORDER BY {key} LIMIT {table.rows}", (*part.values, *self._after)):
             held = row[count + 5 :]
             tid, seq, type_, version, spilled = row[count : count + 5]
             rows.append(_Row(row[:count], tid, seq, type_, version, spilled, held))

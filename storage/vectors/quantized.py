@@ -192,7 +192,7 @@ class QuantizedVectors:
         numbers[: len(rows)] = rows
         whole = len(numbers) // each * each
         stacked = numbers[:whole].reshape(-1, each, self.dimension) @ unit
-        return numpy.concatenate([stacked.ravel(), numbers[whole:] @ unit])[: len(rows)]
+        return numpy.concatenate([stacked.ravel(), numbers[whole:] @ unit])[: len(rows)]  # type: ignore[no-any-return]
 
     def _found(self, held: _CodedRows, among: Collection[int]) -> "NDArray[np.int64]":
         """The positions of the vectors of these places, if they exist."""

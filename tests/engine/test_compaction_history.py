@@ -8,8 +8,8 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, UserMessage
 from memory_engine import events as e
-from memory_engine.core.excerpts import WIDTH
 from memory_engine.errors import CompactorFailed
+from memory_engine.reports import WIDTH
 from tests.conversations import NEVER, opened, turns
 from tests.scripted_compactors import Scripted, raises
 

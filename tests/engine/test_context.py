@@ -12,8 +12,7 @@ import memory_engine
 from memory_engine import CompactionPolicy, Context, Engine, EngineConfig, Plugin, Retention, errors
 from memory_engine import events as e
 from memory_engine.context import ContextPolicy, Message
-from memory_engine.context.builder import ContextBuilder
-from memory_engine.context.flow import NEWEST
+from memory_engine.context.builder import RENDERED_MAX, ContextBuilder
 from memory_engine.context.rendering import NO_RESULT
 from memory_engine.context.sources import ChunkSource, Indexed
 from memory_engine.context.thread_context import thread_context
@@ -236,13 +235,13 @@ async def test_an_index_gives_what_reading_the_whole_state_gives(steps: list[Eve
                     await thread.dispatch(step)
 
 
-@pytest.mark.parametrize("newest", [NEWEST, 3])
-async def test_a_large_state_is_read_once(newest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rendered", [RENDERED_MAX, 3])
+async def test_a_large_state_is_read_once(rendered: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Long loops, what changes in place and what is forgotten: as reading it as of now, for any budget.
 
     Also where turns as of then are made again.
     """
-    monkeypatch.setattr("memory_engine.context.flow.NEWEST", newest)
+    monkeypatch.setattr("memory_engine.context.builder.RENDERED_MAX", rendered)
     loop = [e.LlmThinking(content="so"), call("a"), result("a", "y " * 30)]
     later: list[list[Event]] = [
         [user("and")],

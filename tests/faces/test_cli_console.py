@@ -239,7 +239,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("sea", {"search"}),
         ("deb", {"debug"}),
-        ("debug ''", {"why", "diff", "bisect", "ledger", "what-if", "compare-compactors", "to-pytest"}),
+        ("debug ''", {"why", "diff", "bisect", "ledger", "what-if", "compare-compactors", "to-pytest", "lab"}),
         ("debug why --dep", {"--depth"}),
         ("compaction und", {"undo"}),
         ("threads --order ''", {"created", "updated"}),

@@ -1,10 +1,13 @@
 """The demo, as a stranger sees it first."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+import memory_engine
+from memory_engine.cli import story
 from tests.command_line import Run
 
 
@@ -15,10 +18,35 @@ def test_the_demo_tells_its_story(run: Run, tmp_path: Path) -> None:
     assert (0, "") == (code, err)
     for word in ("1/3 support", "2/3 coding", "3/3 datenanalyse", "compacted 2 times", "### ", "← event"):
         assert word in out
-    assert 3 == out.count("every hash, operation and state is as recorded")
+    assert 4 == out.count("every hash, operation and state is as recorded")
+    assert "“Never email a tenant before I have read the text.” is still in front of the model" in out
     assert f"export MEMORY_ENGINE_DB={path}" in out
-    assert out.endswith(f"memory-engine inspect --open --db {path}\n")
-    assert "dispatched again: all were here" in run("demo", "--db", path)[1]
+    assert out.endswith(f"memory-engine inspect --open --thread cold-store --seq 46 --db {path}\n")
+    again = run("demo", "--db", path)[1]
+    assert "dispatched again: all were here" in again
+    assert again.partition("cold-store  ")[2].splitlines()[:5] == out.partition("cold-store  ")[2].splitlines()[:5]
+
+
+def test_the_story_is_what_the_demo_says_of_it(run: Run, tmp_path: Path) -> None:
+    """The events that it names are there, something for each tab of the inspector, and the times of three days."""
+    path = str(tmp_path / "demo.db")
+    run("demo", "--db", path)
+    asyncio.run(told_in(path))
+
+
+async def told_in(path: str) -> None:
+    """Check the story in a database."""
+    async with memory_engine.open(path) as engine:
+        thread = engine.thread(story.THREAD)
+        events = {event.seq: event async for event in thread.events()}
+        assert story.RULE in str(events[story.TOLD].event)
+        assert "-16" in str(events[story.ALARM].event)
+        assert "-18" in str(events[story.CORRECTED].event)
+        assert "5550199" not in str(events[story.ERASED].event)
+        assert story.DAYS_AGO == len({event.recorded_at.date() for event in events.values()})
+        wanted = "compaction_completed events_erased llm_subagent_spawn report_saved scratchpad_written tool_cache_hit"
+        assert {event.type for event in events.values()} >= {*wanted.split(), "todo_set"}
+        assert [story.USER] == [info.user_id for info in await engine.threads(kind="user")]
 
 
 def test_the_demo_makes_a_database_of_its_own(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

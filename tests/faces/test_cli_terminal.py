@@ -6,7 +6,8 @@ from io import StringIO
 import pytest
 
 from memory_engine.cli.terminal import Progress, Terminal
-from memory_engine.core.excerpts import Column, columns, duration, escaped, one_line, shortened, size
+from memory_engine.core.excerpts import columns, duration, escaped, one_line, shortened, size
+from memory_engine.reports import Column
 
 
 class Screen(StringIO):

@@ -81,6 +81,15 @@ def test_the_browser_is_opened_when_asked(path: str, tmp_path: Path) -> None:
         assert address == opened.read_text(encoding="utf-8")
 
 
+def test_an_address_leads_to_an_event(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where one wants to look stands behind the #; an event without its thread is no place."""
+    with command(path, "--json", "--thread", "t 1", "--seq", "3") as child:
+        assert child.stdout is not None
+        assert json.loads(child.stdout.readline())["address"].endswith("#thread=t+1&seq=3")
+    assert 2 == main(["inspect", path, "--seq", "3"])
+    assert "--thread" in capsys.readouterr().err
+
+
 def test_a_link_survives_a_restart(path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The token is drawn into a file that only its owner reads, and taken from there; the place may stand alone."""
     file = tmp_path / "token"

@@ -10,7 +10,7 @@ import pytest
 
 from memory_engine import Engine, Thread
 from tests import costs
-from tests.conftest import SHORT, USUAL, process_of
+from tests.conftest import ALONE, SHORT, USUAL, process_of
 
 LEFT_TO_THE_SUITE = {
     "faces/test_examples.py": "starts a program for each example",
@@ -51,7 +51,7 @@ def _quick() -> dict[str, str]:
 
 def _is_quick(name: str, text: str) -> bool:
     shortened = SHORT / USUAL if text.startswith("@given") or "\n@given" in text else 1
-    return costs.is_quick(name, shortened=shortened) and process_of(name.partition("::")[0]) != "alone"
+    return costs.is_quick(name, shortened=shortened) and process_of(name.partition("::")[0]) not in ALONE
 
 
 def _of_a_peer(name: str) -> bool:
@@ -61,7 +61,7 @@ def _of_a_peer(name: str) -> bool:
 def test_every_file_has_its_part_in_a_quick_run() -> None:
     """But for folders whose tests start processes or browsers, and files that are named here."""
     files = {name.partition("::")[0] for name in functions() if not _of_a_peer(name)}
-    alone = {file for file in files if process_of(file) == "alone"}
+    alone = {file for file in files if process_of(file) in ALONE}
     quick = {name.partition("::")[0] for name in _quick()}
     assert set() == files - alone - quick - set(LEFT_TO_THE_SUITE)
     assert set() == set(LEFT_TO_THE_SUITE) - files

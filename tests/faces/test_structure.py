@@ -90,7 +90,7 @@ READS_PAGES = {
 }
 PAGES_READ_IN_MAX = 8
 
-FIELDS_MIN, TWIN_SHARE, TWINS_MAX = 3, 0.7, 38
+FIELDS_MIN, TWIN_SHARE, TWINS_MAX = 3, 0.7, 20
 
 # Files that open or unpack something by themselves, each with what it is; all others use `core.bounded`.
 OPENS = {

@@ -35,9 +35,9 @@ def test_ctrl_c_leaves_what_is_finished(tmp_path: Path) -> None:
     words = ("lab", "run", "a.json", "b.json", "--under", "c.toml", "--jobs", "1", "--json")
     root = Path(__file__).resolve().parents[2]
     with subprocess.Popen(
-        [sys.executable, "-m", "memory_engine", *words],
+        [sys.executable, "-P", "-m", "memory_engine", *words],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{tmp_path}"},
+        env={**os.environ, "PYTHONPATH": str(root)},
         stdout=subprocess.PIPE,
         text=True,
     ) as process:

@@ -19,7 +19,7 @@ SPLITTINGS = st.builds(Splitting, st.integers(200, 300), st.integers(0, 100))
 @given(WORDS, SPLITTINGS, st.booleans())
 def test_S7_passages_hold_all_words_and_stay_in_bounds(text: str, splitting: Splitting, is_markdown: bool) -> None:
     """None is too long or blank, each is a piece of the text, and every word stands in one of them in order."""
-    pieces = [piece.text for piece in split([DocumentSection(text, is_markdown=is_markdown)], splitting)]
+    pieces = [piece.text for piece in split([DocumentSection(text=text, is_markdown=is_markdown)], splitting)]
     _check(text, pieces, splitting)
 
 
@@ -46,7 +46,7 @@ def test_S7_passages_overlap() -> None:
     """The end of one is the beginning of the next, at sentences, with either splitter."""
     text = " ".join(f"Sentence {n} is about bicycles." for n in range(60))
     for pieces in (
-        [one.text for one in split([DocumentSection(text)], Splitting(400, 80))],
+        [one.text for one in split([DocumentSection(text=text)], Splitting(400, 80))],
         split_simply(text, Splitting(400, 80)),
     ):
         for before, after in itertools.pairwise(pieces):
@@ -59,7 +59,7 @@ def test_S7_without_the_extra_documents_are_split_all_the_same() -> None:
     code = """
 from memory_engine.views.documents.readers.splitting import Splitting, split
 from memory_engine.views.documents.readers.document import DocumentSection
-pieces = split([DocumentSection("One two three. " * 40)], Splitting(200, 0))
+pieces = split([DocumentSection(text="One two three. " * 40)], Splitting(200, 0))
 print(len(pieces), {piece.text[-1] for piece in pieces})
 """
     assert "4 {'.'}" == without("semantic_text_splitter", code).strip()

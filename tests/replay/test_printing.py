@@ -1,9 +1,9 @@
 """What `print()` shows of the answers about a log: a few plain lines, however much there is."""
 
 from memory_engine import Engine, LlmTextResponse, Thread, UserMessage
-from memory_engine.core.excerpts import LINES_MAX, WIDTH
 from memory_engine.replay import Divergence, VerifyReport
 from memory_engine.replay.what_if import Change, SkipEvent, try_change
+from memory_engine.reports import LINES_MAX, WIDTH
 from memory_engine.thread import Past, handle_of
 from tests.conversations import NEVER
 

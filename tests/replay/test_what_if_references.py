@@ -32,7 +32,7 @@ ELSEWHERE = {
     ("AgentMdPromoted", "sources"), ("FindingNoted", "sources"), ("PreferenceUpdated", "sources"),
     ("PlaybookPromoted", "sources"),
     ("PlaybookSaved", "sources"), ("MemoryAppended", "sources"), ("MemoryShared", "sources"),
-    ("MemoryRecalled", "sources"), ("DocumentAdded", "source"), ("ExternalInject", "source"),
+    ("MemoryRecalled", "sources"), ("DocumentAdded", "source"), ("ExternalInject", "source"), ("SourceQuarantined", "source"),
     ("MemoryCompacted", "lines"), ("CompactionUndone", "restored"), ("RestoredChunk", "lines"),
     ("Replacement", "lines"), ("MemoryForget", "lines"), ("ItemSpan", "first"),
 }  # fmt: skip

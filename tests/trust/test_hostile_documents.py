@@ -65,9 +65,8 @@ def test_unbroken_text_is_cut_in_linear_time(piece: str, markdown: bool) -> None
     """4 MB of one word took 36 seconds: the splitter weighs the whole rest of a text for each passage."""
 
     def cut(text: str) -> None:
-        assert (
-            "".join(text.split())[:1] == split([DocumentSection(text, is_markdown=markdown)], Splitting())[0].text[:1]
-        )
+        section = DocumentSection(text=text, is_markdown=markdown)
+        assert "".join(text.split())[:1] == split([section], Splitting())[0].text[:1]
 
     assert is_linear(cut, lambda size: piece * (size // len(piece)), 40_000)  # shorter texts are cut otherwise
 
@@ -77,7 +76,7 @@ def test_unbroken_text_is_cut_in_linear_time(piece: str, markdown: bool) -> None
 )
 def test_a_long_stretch_loses_no_text(text: str) -> None:
     """Passages without an overlap are the text."""
-    passages = split([DocumentSection(text)], Splitting(chars=800, overlap=0))
+    passages = split([DocumentSection(text=text)], Splitting(chars=800, overlap=0))
     assert "".join(text.split()) == "".join("".join(one.text for one in passages).split())
     assert 800 >= max(len(one.text) for one in passages)
 

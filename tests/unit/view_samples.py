@@ -19,7 +19,8 @@ RULE = e.RuleReference("cap", {"at": 10}, {"flow": ["report"], "rows": {"gt": 3}
 CALL = e.PlaybookCall("query", {"metric": "users", "deep": {"n": 10**30}})
 SCORE = e.PromotionScore("salience", 0.75, 0.5, "it says always", "embedded")
 USAGE = e.Usage(10, 20, 0.5)
-PRICES = e.DocumentSplice(1, ("k1", "k1:1"), (e.DocumentPassage("k2", "Up by 3 %.", "Prices > 2024", "Ben", 5),))
+_PRICES = e.DocumentPassage("k2", text="Up by 3 %.", about="Prices > 2024", speaker="Ben", at_us=5)
+PRICES = e.DocumentSplice(1, ("k1", "k1:1"), (_PRICES,))
 NOTE = partial(e.RestoredChunk, type="note", retention="critical", category="memory", content="Paid.")
 """A chunk that an event brings; its ids are still to be given."""
 PROACTIVE = e.ProactiveResult("weather", '{"city":"Oslo"}', "Rain.", "p1", 2)

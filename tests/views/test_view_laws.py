@@ -35,7 +35,7 @@ CALLS = st.lists(st.builds(e.PlaybookCall, NAMES, DICTS), max_size=2).map(tuple)
 LINES = st.lists(st.builds(LayerLine, TEXTS, st.lists(SEQS, max_size=2).map(tuple)), max_size=2).map(tuple)
 PLACE = st.integers(-1, 9)
 KEYS = st.sampled_from(["k1", "k2", "k1:1"])
-PASSAGES = st.lists(st.builds(e.DocumentPassage, KEYS, TEXTS), max_size=2).map(tuple)
+PASSAGES = st.lists(st.builds(e.DocumentPassage, KEYS, text=TEXTS), max_size=2).map(tuple)
 SPLICES = st.lists(st.builds(e.DocumentSplice, PLACE, st.lists(KEYS, max_size=2).map(tuple), PASSAGES), max_size=2).map(
     tuple
 )

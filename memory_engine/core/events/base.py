@@ -69,6 +69,14 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return cls(id=id, name=name, arguments=text)
 
 
+class TextSpan(msgspec.Struct, frozen=True, gc=False):
+    """The characters `start` to `end` of a text, and what they are."""
+
+    kind: Id
+    start: int
+    end: int
+
+
 class SummaryLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One line of a summary, and the ids of the chunks that it was drawn from. An array on the wire: they are many."""
 

@@ -4,7 +4,7 @@ Hashes cover the events, and from version 2 of the format on the header, but who
 the importer knows whose thread a file may become.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from attrs import frozen
@@ -30,10 +30,7 @@ class Allowed:
     """The allowed claims: one of `kinds`, and exactly these owners (empty: none). `everything`: any claims."""
 
     kinds: Collection[str] = CONVERSATIONS
-    tenant_id: str = ""
-    user_id: str = ""
-    agent_id: str = ""
-    parent_id: str = ""
+    owners: Mapping[str, str] = dict.fromkeys(OWNERS, "")
     everything: bool = False
 
     def check(self, path: str, record: ThreadRecord) -> None:
@@ -41,9 +38,9 @@ class Allowed:
         if self.everything:
             return
         claims = [
-            (name, getattr(record, name), getattr(self, name))
-            for name in OWNERS
-            if getattr(record, name) != getattr(self, name)
+            (name, getattr(record, name), owner)
+            for name, owner in self.owners.items()
+            if getattr(record, name) != owner
         ]
         if record.kind not in self.kinds:
             claims.append(("kind", record.kind, ", ".join(self.kinds)))
@@ -60,10 +57,10 @@ def allowed(  # noqa: PLR0913 - the options of an import, by keyword
     """Return what these arguments allow. Raises `InvalidArgument`."""
     given = Allowed(
         kinds=checked_list("kinds", kinds, str, each="kinds of threads"),
-        tenant_id=checked_text("tenant_id", tenant_id),
-        user_id=checked_text("user_id", user_id),
-        agent_id=checked_text("agent_id", agent_id),
-        parent_id=checked_text("parent_id", parent_id),
+        owners={
+            name: checked_text(name, owner)
+            for name, owner in zip(OWNERS, (tenant_id, user_id, agent_id, parent_id), strict=True)
+        },
     )
     if checked_scopes(scopes) == AS_GIVEN:
         return given

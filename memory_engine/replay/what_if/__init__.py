@@ -13,9 +13,9 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.cancellation import finished
 from memory_engine.core.events.compaction import CompactionCompleted
-from memory_engine.core.excerpts import WIDTH, Column, Line, counted, line, number, plain, table_lines
+from memory_engine.core.excerpts import counted, number
 from memory_engine.core.ids import check_identifier
-from memory_engine.core.json_form import JsonForm, as_data, named
+from memory_engine.core.json_form import as_data, named
 from memory_engine.core.state import State
 from memory_engine.core.threads import WHAT_IF, CompactionPolicy, LoadedThread, check_record
 from memory_engine.errors import InvalidChange, ModelNotAllowed, ReadOnly, ThreadExists, ThreadNotFound, UnknownReducer
@@ -36,6 +36,7 @@ from memory_engine.replay.what_if.change import (
 )
 from memory_engine.replay.what_if.fork_log import ForkRules
 from memory_engine.replay.what_if.runner import Rerun, Setting
+from memory_engine.reports import Column, Drawable, Line, Paper, line, table_lines
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
@@ -102,7 +103,7 @@ def _check_value(what: str, value: object, fits: object, wanted: str) -> None:
 
 
 @frozen(kw_only=True)
-class Trial(JsonForm):
+class Trial(Drawable):
     """The outcome of a rerun under a change. `print()` shows it in a few lines.
 
     `thread_id` is the original, up to the seq `upto`; the rerun ends at `head`. They share the past up to `shared`; all
@@ -134,8 +135,9 @@ class Trial(JsonForm):
             "totals": {"original": as_data(self.original), "fork": as_data(self.fork)},
         }
 
-    def __str__(self) -> str:
-        return plain(trial_lines(self))
+    def drawn(self, paper: Paper) -> Iterator[Line]:
+        """The summary of a what-if, then the calls that differ most."""
+        return _trial_lines(self, paper.room)
 
 
 @frozen(kw_only=True)
@@ -357,7 +359,7 @@ TURNS_SHOWN_MAX = 8
 _COUNTS = ("kept", "renumbered", "replaced", "skipped", "refused", "left_out", "inserted", "added")
 
 
-def trial_lines(trial: Trial, width: int | None = WIDTH) -> Iterator[Line]:
+def _trial_lines(trial: Trial, width: int | None) -> Iterator[Line]:
     """The summary of a what-if, then the calls that differ most."""
     written = trial if isinstance(trial, WhatIfReport) else None
     into = f" → fork {written.fork_id}" if written is not None else ""

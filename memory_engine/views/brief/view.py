@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from heapq import nlargest
-from typing import Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import msgspec
 from attrs import frozen
@@ -10,7 +10,7 @@ from attrs import frozen
 from memory_engine.context.brief_block import Weighed
 from memory_engine.core.arguments import checked_count, checked_flag, checked_text
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.excerpts import WIDTH, Line, line, one_line, plain
+from memory_engine.core.excerpts import one_line
 from memory_engine.core.origins import Speaker, at_least, origin_since_spoken
 from memory_engine.core.records import Receipt
 from memory_engine.core.state import State
@@ -23,6 +23,9 @@ from memory_engine.views.brief.fold import PINS, PinRow
 from memory_engine.views.brief.reading import parents_of, talk_of
 from memory_engine.views.brief.standing import Judged, closed_of, first_of, open_of, spent_of
 from memory_engine.views.brief.talk import AgentReport, Status, Talk, TalkMessage, TalkStatement
+
+if TYPE_CHECKING:
+    from memory_engine.reports import Line
 
 PINS_MAX = 24
 """Maximum number of pins a thread may have: more would crowd out what people said."""
@@ -100,10 +103,14 @@ class Brief(Sequence[BriefStatement]):
         return tuple(sorted((one for one in self if one.status != "spent"), key=_time_order))
 
     def __str__(self) -> str:
+        from memory_engine.reports import plain
+
         return plain(self.lines())
 
-    def lines(self, width: int = WIDTH) -> Iterator[Line]:
+    def lines(self, width: int = 120) -> "Iterator[Line]":
         """Yield a heading with the counts, then one line for each statement that is not spent, in order of time."""
+        from memory_engine.reports import line
+
         shown = self.standing
         yield line(f"{len(shown)} of {len(self)} statements still stand in {self.thread_id} at {self.seq}", "bold")
         for one in shown:

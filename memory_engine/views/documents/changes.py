@@ -95,7 +95,9 @@ def _splices(known: Document | None, loaded: Loaded, pieces: Sequence[DocumentSe
     labels = _Labels(old)
     for first, last, begin, end in _differences([_digest_of_key(key) for key in old], digests):
         passages = tuple(
-            DocumentPassage(labels.next(digests[n]), piece.text, piece.about, piece.speaker, piece.at_us)
+            DocumentPassage(
+                labels.next(digests[n]), text=piece.text, about=piece.about, speaker=piece.speaker, at_us=piece.at_us
+            )
             for n, piece in enumerate(pieces[begin:end], begin)
         )
         yield DocumentSplice(begin, tuple(old[first:last]), passages)

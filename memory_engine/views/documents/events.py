@@ -8,17 +8,22 @@ from memory_engine.core.events.base import Event, event
 from memory_engine.core.events.roles import Digest, FieldKind, Id, Moment, Name, Place, Role
 
 
-class DocumentPassage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A piece of a document's text. `key` is a digest of all of it, with `:n` where the document holds twins.
+class DocumentText(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A text of a document. `about` are the headings above it, or the time within a recording.
 
-    `about` are the headings above it, `speaker` its author, if not the document's.
+    `speaker` is its author, if not the document's; `at_us` is when it was said, in microseconds since 1970.
     """
 
-    key: Digest
     text: str
     about: str = ""
     speaker: str = ""
     at_us: Moment | None = None
+
+
+class DocumentPassage(DocumentText, frozen=True, omit_defaults=True, gc=False):
+    """A piece of a document's text. `key` is a digest of all of it, with `:n` where the document holds twins."""
+
+    key: Digest
 
 
 class DocumentSplice(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

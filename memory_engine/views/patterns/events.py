@@ -8,23 +8,19 @@ from typing import Annotated
 
 import msgspec
 
-from memory_engine.core.events.base import Event, event
+from memory_engine.core.events.base import Event, TextSpan, event
 from memory_engine.core.events.delivery import Delivery, Destination
 from memory_engine.core.events.roles import Digest, Id, Name, Reference, Role, Seq, Source, SourceSeq
 
 
-class Finding(msgspec.Struct, frozen=True, gc=False):
-    """A text that a redactor took out: the characters `start` to `end` of the original, and their replacement."""
+class Finding(TextSpan, frozen=True, gc=False):
+    """A text that a redactor took out of the original, and its replacement."""
 
-    kind: Id
-    start: int
-    end: int
     replacement: str
 
 
-@event("patterns_joined", tracked=True, role="memory", chunks="none")
-class PatternsJoined(Event):
-    """A tenant reads an industry's patterns from here on, and may share some.
+class MembershipTerms(msgspec.Struct, frozen=True):
+    """A tenant's terms for an industry.
 
     `secret` makes the names of its shares: it never leaves this thread. Its shares are shown once `min_tenants`
     tenants share the same text.
@@ -33,6 +29,20 @@ class PatternsJoined(Event):
     industry: Id
     secret: Name
     min_tenants: int = 1
+
+
+class SharedText(msgspec.Struct, frozen=True):
+    """A redacted text in an industry's pool. `share` is opaque: one tenant's share of one text."""
+
+    share: Digest
+    text: str
+    min_tenants: int = 1
+
+
+@event("patterns_joined", tracked=True, role="memory", chunks="none")
+class PatternsJoined(Event, MembershipTerms, frozen=True):
+    """A tenant reads an industry's patterns from here on, and may share some."""
+
     by: str = ""
 
 
@@ -104,12 +114,8 @@ class PatternRevoked(Event):
 
 
 @event("pattern_published", tracked=True, role="memory", chunks="none")
-class PatternPublished(Event):
-    """A redacted text in an industry's pool. `share` is opaque: one tenant's share of one text."""
-
-    share: Digest
-    text: str
-    min_tenants: int = 1
+class PatternPublished(Event, SharedText, frozen=True):
+    """A redacted text comes into an industry's pool."""
 
 
 @event("pattern_withdrawn", tracked=True, role="memory", chunks="none")

@@ -14,6 +14,7 @@ from memory_engine.core.records import RecordedEvent
 from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows, seq_key
 from memory_engine.views.patterns.events import (
     Finding,
+    MembershipTerms,
     PatternApproved,
     PatternProposed,
     PatternRejected,
@@ -24,17 +25,17 @@ from memory_engine.views.patterns.events import (
 from memory_engine.views.promotion.events import AgentMdRemoved
 
 
-class Membership(msgspec.Struct, frozen=True, tag="member"):
+class Membership(MembershipTerms, frozen=True, tag="member", kw_only=True):
     """A tenant's membership in an industry, by the event at `seq`."""
 
-    industry: str
-    secret: str
-    min_tenants: int
     seq: int
 
 
 class ProposalRow(msgspec.Struct, frozen=True, tag="proposal"):
-    """A redacted line that waits for a person."""
+    """A redacted line that waits for a person: the wording of the event at `source`.
+
+    `text` would leave, `found` are the parts taken out of the original, `cautions` what the redactor could not judge.
+    """
 
     id: int
     industry: str
@@ -104,7 +105,7 @@ class PatternsFold:
         match event.event:
             case PatternsJoined(industry=industry) as joined:
                 if rows.get(_MEMBER + industry) is None:
-                    rows.put(_MEMBER + industry, Membership(industry, joined.secret, joined.min_tenants, event.seq))
+                    rows.put(_MEMBER + industry, Membership(industry, joined.secret, joined.min_tenants, seq=event.seq))
             case PatternsLeft(industry=industry):
                 _leave(rows, industry)
             case PatternProposed() as proposed:
@@ -241,20 +242,10 @@ class PatternHit(msgspec.Struct, frozen=True):
     recalled: bool = True
 
 
-class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """A promoted line that waits for a person.
+class Proposal(ProposalRow, frozen=True, kw_only=True, tag=False):
+    """A promoted line that waits for a person. `original` is the line in the tenant's `agent.md`."""
 
-    `original` is the line in the tenant's `agent.md`, `text` would leave, `found` are the parts taken out
-    (places in `original`), `cautions` what the redactor could not judge.
-    """
-
-    id: int
-    industry: str
-    line: int
     original: str
-    text: str
-    found: tuple[Finding, ...] = ()
-    cautions: tuple[str, ...] = ()
 
 
 class PatternOrigin(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,17 +31,14 @@ from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.store import rewinds
 from memory_engine.store.attested import Imported, imported_of
 from memory_engine.store.protocol import RowSpan, Store
-from memory_engine.views.patterns.events import PatternPublished, PatternRevoked, PatternWithdrawn
+from memory_engine.views.patterns.events import PatternPublished, PatternRevoked, PatternWithdrawn, SharedText
 from memory_engine.views.patterns.fold import ORPHAN, PATTERN, PATTERNS, Pattern, PatternHit, ShareRow, orphans, shares
 from memory_engine.views.promotion.wording import same_text
 
 
-class PooledShare(msgspec.Struct, frozen=True):
+class PooledShare(SharedText, frozen=True, kw_only=True):
     """One tenant's share of a text, in its wording, by the event at `seq`."""
 
-    share: str
-    text: str
-    min_tenants: int
     seq: int
 
 
@@ -82,7 +79,7 @@ class PoolFold:
             case PatternPublished() as published:
                 _withdraw(rows, published.share)
                 key = pattern_id(published.text)
-                share = PooledShare(published.share, published.text, published.min_tenants, event.seq)
+                share = PooledShare(published.share, published.text, published.min_tenants, seq=event.seq)
                 pattern = rows.get(_PATTERN + key)
                 former = pattern.shares if isinstance(pattern, PooledPattern) else ()
                 rows.put(_PATTERN + key, PooledPattern((*former, share)))

@@ -8,9 +8,9 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 
-import msgspec
 from attrs import define
 
+from memory_engine.core.events.base import TextSpan
 from memory_engine.core.lazy import regex
 from memory_engine.language.dates import all_names, any_of
 from memory_engine.language.secrets import secrets_in
@@ -30,13 +30,10 @@ _KEPT = "\0"
 Span = tuple[int, int]
 
 
-class _Sign(msgspec.Struct, frozen=True):
-    """One character for detectors, and the characters `start` to `end` of the original behind it."""
+class _Sign(TextSpan, frozen=True):
+    """One character for detectors (`text`), and those of the original behind it."""
 
     text: str
-    start: int
-    end: int
-    kind: str = ""
 
 
 @define
@@ -64,7 +61,7 @@ class Masked:
         joined = _merge_spans(self._widened(start, end) for start, end in spans if start < end)
         for start, end in reversed(joined):
             covered = self._signs[start:end]
-            hole = _Sign(HOLE, covered[0].start, max(sign.end for sign in covered), kind)
+            hole = _Sign(kind, covered[0].start, max(sign.end for sign in covered), HOLE)
             self._signs[start:end] = [hole]
         if joined:
             self.text = "".join(sign.text for sign in self._signs)
@@ -104,7 +101,7 @@ def substitute(original: str, found: Sequence[Finding]) -> str:
 
 def _signs_of(original: str) -> list[_Sign]:
     if original.isascii():
-        return [_Sign(text, n, n + 1) for n, text in enumerate(original)]
+        return [_Sign("", n, n + 1, text) for n, text in enumerate(original)]
     signs: list[_Sign] = []
     start = 0
     while start < len(original):
@@ -113,7 +110,7 @@ def _signs_of(original: str) -> list[_Sign]:
             end += 1
         if unicodedata.category(original[start]) != "Cf":
             plain = unicodedata.normalize("NFKC", original[start:end])
-            signs += [_Sign(text, start, end) for text in plain if text != HOLE]
+            signs += [_Sign("", start, end, text) for text in plain if text != HOLE]
         start = end
     return signs
 

@@ -3,6 +3,8 @@
 import hmac
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import astuple
+
 from memory_engine.core.arguments import checked_count, checked_text
 from memory_engine.core.events.base import Event
 from memory_engine.core.ids import check_identifier
@@ -133,10 +135,16 @@ class Patterns:
             by=by,
         )
         receipt = await self._tenant.dispatch(event)
-        row = ProposalRow(
-            receipt.seq, name, found.id, first.seq, redacted.text, tuple(redacted.found), tuple(redacted.cautions)
+        return Proposal(
+            id=receipt.seq,
+            industry=name,
+            line=found.id,
+            source=first.seq,
+            text=redacted.text,
+            found=tuple(redacted.found),
+            cautions=tuple(redacted.cautions),
+            original=first.text,
         )
-        return _proposal(row, first.text)
 
     async def review(self, industry: str = "") -> tuple[Proposal, ...]:
         """The proposals that wait for review: each line with the text that would leave, oldest first."""
@@ -300,15 +308,7 @@ def _of(rows: ReadableRows[PatternRow], industry: str, pattern: str = "") -> Seq
 
 
 def _proposal(row: ProposalRow, original: str) -> Proposal:
-    return Proposal(
-        id=row.id,
-        industry=row.industry,
-        line=row.line,
-        original=original,
-        text=row.text,
-        found=row.found,
-        cautions=row.cautions,
-    )
+    return Proposal(*astuple(row), original=original)
 
 
 def _share_name(member: Membership, text: str) -> str:

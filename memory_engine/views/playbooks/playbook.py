@@ -7,7 +7,7 @@ from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent
-from memory_engine.projections.base import ProjectionMode, Rows
+from memory_engine.projections.base import ProjectionMode, RowOrigin, Rows
 from memory_engine.views.playbooks.events import PlaybookCall, PlaybookRemoved, PlaybookSaved, playbook_id
 
 VALUE_CHARS_MAX = 200
@@ -16,16 +16,14 @@ TEXT_BYTES_MAX = 4_000
 """The most bytes that a playbook takes of a scratchpad: from then on it is in every context."""
 
 
-class PlaybookSource(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One success of a recipe: the event here, and the events (`sources`) of `source_thread` it came from."""
+class PlaybookSource(RowOrigin, frozen=True, omit_defaults=True):
+    """One success of a recipe."""
 
     seq: int
     event_id: str
     user_query: str
     outcome: str = ""
     reason: str = ""
-    source_thread: str = ""
-    sources: tuple[str, ...] = ()
 
 
 class Playbook(msgspec.Struct, frozen=True, omit_defaults=True):

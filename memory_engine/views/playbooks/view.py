@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from memory_engine.core.arguments import checked_list, checked_name, checked_number, checked_text, checked_type
+from memory_engine.llm.vectors import Match
 from memory_engine.projections.base import ReadableRows
 from memory_engine.recall.likeness import REQUESTS, Corpus, TextIndex
 from memory_engine.recall.service import Recall
@@ -13,17 +14,13 @@ from memory_engine.views.playbooks.events import PlaybookCall, PlaybookRemoved, 
 from memory_engine.views.playbooks.playbook import PLAYBOOKS, Playbook
 
 
-class PlaybookMatch(msgspec.Struct, frozen=True):
-    """A playbook that was found. `score` is 0 to 1; without a query it is 1. `shared` are words in both requests.
+class PlaybookMatch(Match, frozen=True, kw_only=True):
+    """A playbook that was found; `shared` are words of both requests. Without a query, `score` is 1 and `how` `"flow"`.
 
-    `how`: `"flow"`, `"lexical"` or `"embedding"`. `failure` says why only words were compared despite a model.
+    `key` is the playbook's id.
     """
 
     playbook: Playbook
-    score: float
-    shared: tuple[str, ...] = ()
-    how: str = "flow"
-    failure: str = ""
 
 
 SEARCHED_PER_RESULT = 8
@@ -92,7 +89,7 @@ class Playbooks:
         checked_text("query", "" if query is None else query)
         rows = await self._thread.rows(PLAYBOOKS, at=at)
         if query is None:
-            matches = [PlaybookMatch(playbook, 1.0) for playbook in _newest_first(rows)]
+            matches = [_of_flow(playbook) for playbook in _newest_first(rows)]
             matches = [match for match in matches if flow is None or match.playbook.flow_dact == flow]
         else:
             matches = await self._similar(query, rows.encoded(), threshold, _PlaybookQuery(flow, limit, at))
@@ -118,7 +115,8 @@ class Playbooks:
                 key = match.key.rpartition("/")[0]
                 playbook = best[key].playbook if key in best else _ROW.decode(stored[key])
                 if wanted.flow is None or playbook.flow_dact == wanted.flow:
-                    best.setdefault(key, PlaybookMatch(playbook, match.score, match.shared, match.how, match.failure))
+                    found = (match.score, match.shared, match.how, match.failure)
+                    best.setdefault(key, PlaybookMatch(key, *found, playbook=playbook))
             if len(best) >= wanted.limit or len(matches) < at_most:
                 break
         return sorted(best.values(), key=lambda match: -match.playbook.seq)
@@ -173,6 +171,10 @@ class _RequestTexts:
             n = 0
             while self._texts.pop(f"{key}/{n}", None) is not None:
                 n += 1
+
+
+def _of_flow(playbook: Playbook) -> PlaybookMatch:
+    return PlaybookMatch(playbook.id, 1.0, how="flow", playbook=playbook)
 
 
 def _newest_first(rows: ReadableRows[Playbook]) -> tuple[Playbook, ...]:

@@ -1,8 +1,11 @@
 """The fold of preferences: the stored ones, by key."""
 
+from datetime import datetime
+from typing import Literal
+
 import msgspec
 
-from memory_engine.core.clock import to_us
+from memory_engine.core.clock import to_datetime, to_us
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent
@@ -10,20 +13,35 @@ from memory_engine.projections.base import ProjectionMode, Rows
 from memory_engine.views.preferences.events import PreferenceOrigin, PreferenceRemoved, PreferenceUpdated, RuleReference
 
 
-class PreferenceRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A stored preference. `seq`, `event_id` and `causation_id` are those of the event that set it."""
+class Preference(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A current preference, and where it comes from; a row of the view is a stored one.
+
+    `origin` says who set it; `"persona"` and `"default"` come from the domain, then `seq` is 0 and there is no event.
+    `kind` is the declared kind it was checked against, empty for none. `sources` are the ids of events it was drawn
+    from, in any thread. `seq`, `event_id` and `causation_id` are those of the event that set it, `updated_at_us` is
+    when (microseconds since 1970).
+    """
 
     key: str
     value: object = None
     rule: RuleReference | None = None
     kind: str = ""
-    origin: PreferenceOrigin = "explicit"
+    origin: PreferenceOrigin | Literal["persona", "default"] = "explicit"
     reason: str = ""
     seq: int = 0
     event_id: str = ""
     sources: tuple[str, ...] = ()
     causation_id: str = ""
     updated_at_us: int = 0
+
+    @property
+    def updated_at(self) -> datetime | None:
+        """When it was set; `None` for what the domain says."""
+        return to_datetime(self.updated_at_us) if self.seq else None
+
+
+PreferenceRow = Preference
+"""The older name of a row."""
 
 
 class PreferencesFold:
@@ -32,11 +50,11 @@ class PreferencesFold:
     name = "preferences"
     version = 1
     mode: ProjectionMode = "inline"
-    row = PreferenceRow
+    row = Preference
     events: tuple[type[Event], ...] = (PreferenceUpdated, PreferenceRemoved, MemoryForget)
     lazy = False
 
-    def apply(self, rows: Rows[PreferenceRow], event: RecordedEvent) -> None:
+    def apply(self, rows: Rows[Preference], event: RecordedEvent) -> None:
         """Set, remove or forget preferences by one event."""
         match event.event:
             case PreferenceUpdated() as updated:
@@ -54,8 +72,8 @@ class PreferencesFold:
 PREFERENCES = PreferencesFold()
 
 
-def _preference_row(updated: PreferenceUpdated, event: RecordedEvent) -> PreferenceRow:
-    return PreferenceRow(
+def _preference_row(updated: PreferenceUpdated, event: RecordedEvent) -> Preference:
+    return Preference(
         key=updated.key,
         value=updated.value,
         rule=updated.rule,

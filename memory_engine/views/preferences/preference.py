@@ -6,48 +6,25 @@ their rules change a situation, and rules that failed are listed.
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 from types import MappingProxyType
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
-from memory_engine.core.clock import to_datetime
 from memory_engine.core.codec import encode_json
 from memory_engine.core.lazy import regex
 from memory_engine.llm.vectors import Match
 from memory_engine.recall.likeness import Corpus
 from memory_engine.views.preferences.domain import Domain, Kind
-from memory_engine.views.preferences.events import PreferenceOrigin, RuleReference
-from memory_engine.views.preferences.fold import PreferenceRow
+from memory_engine.views.preferences.fold import Preference
 from memory_engine.views.preferences.rules import RuleFunction, holds, problem_with_condition
-
-
-class Preference(msgspec.Struct, frozen=True, kw_only=True):
-    """A current preference, and where it comes from.
-
-    `origin` says who set it; `"persona"` and `"default"` come from the domain, then `seq` is 0 and there is no event.
-    `kind` is the declared kind it was checked against, empty for none. `sources` are the ids of events it was drawn
-    from, in any thread.
-    """
-
-    key: str
-    value: object
-    rule: RuleReference | None = None
-    kind: str = ""
-    origin: PreferenceOrigin | Literal["persona", "default"] = "explicit"
-    reason: str = ""
-    seq: int = 0
-    event_id: str = ""
-    sources: tuple[str, ...] = ()
-    causation_id: str = ""
-    updated_at: datetime | None = None
 
 
 class Standing:
     """A user's preferences under a domain: for each key the stored row, else the persona's value, else the default."""
 
-    def __init__(self, domain: Domain, row: Callable[[str], PreferenceRow | None]) -> None:
+    def __init__(self, domain: Domain, row: Callable[[str], Preference | None]) -> None:
         self._domain = domain
         self._row = row
 
@@ -75,21 +52,9 @@ class Standing:
         return sorted({*stored, *self.persona_values(), *defaults})
 
 
-def of_row(row: PreferenceRow, kind: Kind | None) -> Preference:
+def of_row(row: Preference, kind: Kind | None) -> Preference:
     """A stored preference; without a rule of its own it acts by that of its kind."""
-    return Preference(
-        key=row.key,
-        value=row.value,
-        rule=row.rule or (kind.rule if kind is not None else None),
-        kind=row.kind,
-        origin=row.origin,
-        reason=row.reason,
-        seq=row.seq,
-        event_id=row.event_id,
-        sources=row.sources,
-        causation_id=row.causation_id,
-        updated_at=to_datetime(row.updated_at_us),
-    )
+    return row if row.rule or kind is None else replace(row, rule=kind.rule)
 
 
 def line_of(key: str, value: object, reason: str) -> str:
@@ -113,7 +78,7 @@ LIMIT = 20
 SHOWN_WORDS_MAX = 6
 SCORE_DIGITS = 6
 
-_ROW = msgspec.json.Decoder(PreferenceRow)
+_ROW = msgspec.json.Decoder(Preference)
 _WITHIN_WORDS = regex(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -209,12 +174,12 @@ def corpus(domain: Domain, stored: Mapping[str, bytes], standing: Standing) -> C
     def text(key: str) -> str:
         token = tokens[key]
         row = _ROW.decode(token) if isinstance(token, bytes) else token
-        return preference_text(row, domain.kind(key)) if isinstance(row, PreferenceRow | Preference) else ""
+        return preference_text(row, domain.kind(key)) if isinstance(row, Preference) else ""
 
     return Corpus(tokens, text)
 
 
-def preference_text(preference: Preference | PreferenceRow, kind: Kind | None) -> str:
+def preference_text(preference: Preference, kind: Kind | None) -> str:
     """A preference in words: key, name, description, value, and the name of its rule."""
     key = _WITHIN_WORDS.sub(" ", preference.key)
     told = (kind.name, kind.description) if kind is not None else ()
@@ -224,10 +189,10 @@ def preference_text(preference: Preference | PreferenceRow, kind: Kind | None) -
     return ". ".join(filter(None, (key.replace("_", " "), *told, said, rule)))
 
 
-def decoded(stored: Mapping[str, bytes]) -> Callable[[str], PreferenceRow | None]:
+def decoded(stored: Mapping[str, bytes]) -> Callable[[str], Preference | None]:
     """Reads rows out of encoded ones."""
 
-    def row(key: str) -> PreferenceRow | None:
+    def row(key: str) -> Preference | None:
         encoded = stored.get(key)
         return _ROW.decode(encoded) if encoded is not None else None
 

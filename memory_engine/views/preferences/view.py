@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from memory_engine.core.arguments import checked_name, checked_number, checked_text, checked_type
+from memory_engine.core.clock import to_us
 from memory_engine.core.records import NewEvent
 from memory_engine.errors import PreferenceError
 from memory_engine.language.secrets import MASK, tells_secret
@@ -13,13 +14,12 @@ from memory_engine.recall.service import Recall
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.preferences.domain import Domain
 from memory_engine.views.preferences.events import PreferenceOrigin, PreferenceRemoved, PreferenceUpdated, RuleReference
-from memory_engine.views.preferences.fold import PREFERENCES, PreferenceRow
+from memory_engine.views.preferences.fold import PREFERENCES, Preference
 from memory_engine.views.preferences.preference import (
     HOPS,
     LIMIT,
     Applicable,
     Applied,
-    Preference,
     Standing,
     apply_rules,
     corpus,
@@ -83,7 +83,7 @@ class Preferences:
             return standing
         return Preference(  # it was removed meanwhile
             key=key, value=event.value, rule=rule, kind=event.kind, origin=origin, reason=reason,
-            seq=receipt.seq, event_id=receipt.event_id, updated_at=receipt.recorded_at,
+            seq=receipt.seq, event_id=receipt.event_id, updated_at_us=to_us(receipt.recorded_at),
         )  # fmt: skip
 
     def _updated(
@@ -215,7 +215,7 @@ class Preferences:
     def _domain(self) -> Domain:
         return self._thread.kernel.made(Domain)
 
-    def _standing(self, rows: ReadableRows[PreferenceRow]) -> Standing:
+    def _standing(self, rows: ReadableRows[Preference]) -> Standing:
         return Standing(self._domain, rows.get)
 
     def _index(self, at: int | None) -> TextIndex:
@@ -225,6 +225,6 @@ class Preferences:
         return kernel[Recall].similarity(self._thread.id, PREFERENCES.name)
 
 
-def _is_news(row: PreferenceRow | None, value: object) -> bool:
+def _is_news(row: Preference | None, value: object) -> bool:
     """Whether onboarding may set this value, and it changes anything."""
     return row is None or (row.origin == "onboarding" and not same(row.value, value))

@@ -29,7 +29,7 @@ from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.lazy import regex
 from memory_engine.core.records import RecordedEvent
 from memory_engine.errors import NotText, UnknownLine
-from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
+from memory_engine.projections.base import ProjectionMode, ReadableRows, RowOrigin, Rows
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.promotion.events import AgentMdPromoted, AgentMdRemoved, AgentMdUploaded
 from memory_engine.views.promotion.wording import same_text
@@ -136,15 +136,13 @@ class OwnText(msgspec.Struct, frozen=True, tag="own"):
     event_id: str
 
 
-class LineSource(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One promotion of a line: the event here, and the events (`sources`) of `source_thread` behind it."""
+class LineSource(RowOrigin, frozen=True, omit_defaults=True):
+    """One promotion of a line."""
 
     text: str
     seq: int
     event_id: str
     reason: str = ""
-    source_thread: str = ""
-    sources: tuple[str, ...] = ()
 
 
 class PromotedLine(msgspec.Struct, frozen=True, tag="line"):

@@ -11,12 +11,17 @@ def screen_description(content: str) -> str:
     return f"I can see you're on a specific screen. {content}".rstrip()
 
 
-class ProactiveResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tool that was run before anybody asked. `parameters` is canonical JSON; `duration` caches the result."""
+class ResultOfTool(msgspec.Struct, frozen=True):
+    """What a tool gave for `parameters`, which are canonical JSON (sorted keys)."""
 
     tool: Id
     parameters: JsonText
     result: str
+
+
+class ProactiveResult(ResultOfTool, frozen=True, omit_defaults=True):
+    """A tool that was run before anybody asked. A `duration` caches the result."""
+
     call_id: Id
     duration: int = 0
 

@@ -3,7 +3,8 @@
 from hashlib import sha256
 
 from memory_engine.core.events.base import Event, event
-from memory_engine.core.events.roles import Id, JsonText, Name, SourceCallId
+from memory_engine.core.events.roles import Name, SourceCallId
+from memory_engine.views.screen.events import ResultOfTool
 
 
 def cache_key(tool: str, parameters: str) -> str:
@@ -12,15 +13,12 @@ def cache_key(tool: str, parameters: str) -> str:
 
 
 @event("tool_result_cached", tracked=True, role="memory", chunks="none")
-class ToolResultCached(Event):
-    """A result is kept for `duration` exchanges. `parameters` is canonical JSON (sorted keys).
+class ToolResultCached(Event, ResultOfTool, frozen=True):
+    """A result is kept for `duration` exchanges.
 
     `call_id` is the call that it answered: forgetting that call or its result forgets this too.
     """
 
-    tool: Id
-    parameters: JsonText
-    result: str
     duration: int
     call_id: SourceCallId = ""
     proactive: bool = False

@@ -16,22 +16,14 @@ from attrs import frozen
 
 from memory_engine.core.bounded import open_file, read_file
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
+from memory_engine.views.documents.events import DocumentText
 
 _log = logging.getLogger("memory_engine")
 
 
-@frozen
-class DocumentSection:
-    """A part of a document that no passage reaches beyond: the text under a heading, a message, a turn of speech.
+class DocumentSection(DocumentText, frozen=True, kw_only=True):
+    """A part of a document that no passage reaches beyond: the text under a heading, a message, a turn of speech."""
 
-    `about` are the headings above it, or the time within a recording. `at_us` is when it was said, in microseconds
-    since 1970.
-    """
-
-    text: str
-    about: str = ""
-    speaker: str = ""
-    at_us: int | None = None
     is_markdown: bool = False
 
 

@@ -63,7 +63,7 @@ def read_html(content: bytes, path: str, limits: ReadingLimits = DEFAULT_LIMITS)
     title = page.title() or PurePath(path).stem
     sections = page.blocks.outline.sections(title)
     if not page.has_words() and (rest := html_text(html)):  # all of it is in what is left out elsewhere
-        sections = (DocumentSection(rest),)
+        sections = (DocumentSection(text=rest),)
     return Loaded(
         id=path,
         title=title,

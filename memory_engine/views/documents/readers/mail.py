@@ -51,7 +51,7 @@ def _mail_document(message: MailPart, parts: Sequence[MailPart], document_id: st
         id=document_id,
         title=subject or "(no subject)",
         format="mail",
-        sections=(DocumentSection(own),) if own else (DocumentSection(subject),),
+        sections=(DocumentSection(text=own or subject),),
         source=source,
         author=name or address,
         date=as_mail_date(message.header("Date")),

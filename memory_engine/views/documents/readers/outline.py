@@ -53,10 +53,10 @@ class Outline:
             text = "\n".join(part.lines).strip("\n")
             deeper = n + 1 < len(parts) and parts[n + 1].headings[: len(part.headings)] == part.headings
             if text.strip():
-                sections.append(DocumentSection(text, BETWEEN.join(shown), is_markdown=is_markdown))
+                sections.append(DocumentSection(text=text, about=BETWEEN.join(shown), is_markdown=is_markdown))
             elif part.headings and not deeper:
                 about = BETWEEN.join(shown[:-1])
-                sections.append(DocumentSection(part.headings[-1], about, is_markdown=is_markdown))
+                sections.append(DocumentSection(text=part.headings[-1], about=about, is_markdown=is_markdown))
         return tuple(sections)
 
 

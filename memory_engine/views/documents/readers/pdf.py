@@ -38,7 +38,8 @@ def read_pdf(content: bytes, path: str, limits: ReadingLimits = DEFAULT_LIMITS) 
     if "why" in found:
         raise Unreadable(*(str(found.get(name, "")) for name in ("why", "place", "limit")))
     listed = found["pages"]
-    sections = [DocumentSection(text, f"page {page}") for page, text in listed] if isinstance(listed, list) else []
+    pages = listed if isinstance(listed, list) else []
+    sections = [DocumentSection(text=text, about=f"page {page}") for page, text in pages]
     if not sections:
         raise Unreadable("no page holds text: it may be scanned")
     return Loaded(

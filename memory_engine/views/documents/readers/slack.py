@@ -140,7 +140,7 @@ def _sections(messages: Sequence[_Message]) -> Iterator[DocumentSection]:
 def _section(turn: Sequence[_Message]) -> DocumentSection:
     moment = from_seconds(turn[0].seconds)
     return DocumentSection(
-        "\n".join(message.text for message in turn),
+        text="\n".join(message.text for message in turn),
         speaker=turn[0].speaker,
         at_us=None if moment is None else to_us(moment),
     )

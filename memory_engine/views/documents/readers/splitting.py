@@ -10,7 +10,8 @@ from itertools import chain
 from pathlib import PurePath
 from zlib import crc32
 
-from attrs import evolve, frozen
+from attrs import frozen
+from msgspec.structs import replace
 
 from memory_engine.core.lazy import regex
 from memory_engine.errors import InvalidDocument
@@ -55,7 +56,7 @@ def split(sections: Sequence[DocumentSection], splitting: Splitting) -> list[Doc
         texts = (
             [short] if len(short) <= splitting.chars else chain.from_iterable(map(cut, _stretches(section, splitting)))
         )
-        pieces += [evolve(section, text=text) for text in texts if text.strip()]
+        pieces += [replace(section, text=text) for text in texts if text.strip()]
     return pieces
 
 

@@ -71,7 +71,8 @@ def read_text(content: bytes, path: str) -> Loaded:
 
 def text_document(text: str, document_id: str, title: str) -> Loaded:
     """A text that is at hand."""
-    return Loaded(id=document_id, title=title, format="text", sections=(DocumentSection(text),), source=document_id)
+    sections = (DocumentSection(text=text),)
+    return Loaded(id=document_id, title=title, format="text", sections=sections, source=document_id)
 
 
 def as_date(text: str) -> datetime | None:
@@ -145,7 +146,7 @@ def read_transcript(content: bytes, path: str) -> Loaded:
     if not cues:
         raise Unreadable("no cue stands in it: no line like `00:00:01.000 --> 00:00:02.000` with words below it")
     sections = tuple(
-        DocumentSection(" ".join(cue.text for cue in turn), clock(turn[0].start), turn[0].speaker)
+        DocumentSection(text=" ".join(cue.text for cue in turn), about=clock(turn[0].start), speaker=turn[0].speaker)
         for turn in turns(cues)
     )
     return Loaded(
