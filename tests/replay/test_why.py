@@ -394,6 +394,7 @@ async def test_originals_that_a_summary_covers_are_explained_where_a_context_sho
         thread = await engine.create_thread()
         await say(thread, turns(12))
         await thread.compact()
+        covered = set[str]()
         for budget in (150, 250, 10_000):
             context = await thread.context(budget)
             covered = set(context.included) - {chunk.id for chunk in (await thread.state()).chunks()}
