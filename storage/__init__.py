@@ -1,1 +1,1 @@
-"""Back ends: in memory, and SQLite."""
+"""Back ends: SQLite (a file, or in memory) and PostgreSQL; the indexes of vectors."""

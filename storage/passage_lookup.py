@@ -257,7 +257,7 @@ class _RowsOnce:
         self._known: dict[int, PassageRow] = {}
 
     async def at(self, places: Sequence[int]) -> dict[int, PassageRow]:
-        """The passages at these places that there are."""
+        """Return the passages at those of the places that hold one."""
         if missing := [place for place in places if place not in self._known]:
             self._known.update(await self._reader.rows(missing))
         return {place: self._known[place] for place in places if place in self._known}

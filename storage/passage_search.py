@@ -293,7 +293,7 @@ class _Reader:
         return found
 
     async def rows(self, places: Sequence[int]) -> Mapping[int, PassageRow]:
-        """The passages at these places that there are."""
+        """Return the passages at those of the places that hold one."""
         found: dict[int, PassageRow] = {}
         for marks, some in self._sliced(places):
             for row in self._raw.execute(f"SELECT {COLUMNS} FROM passages WHERE pos IN ({marks})", some):

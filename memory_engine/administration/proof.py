@@ -97,7 +97,7 @@ class ErasedPieces:
     _digests: list[bytes] = field(factory=list)
 
     def add(self, others: "ErasedPieces") -> None:
-        """Others, of rows that have gone."""
+        """Add the pieces of other rows that are gone."""
         self._salts += others._salts
         self._texts |= others._texts
         self._digests += others._digests

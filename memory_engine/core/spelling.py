@@ -72,7 +72,7 @@ class Sought:
 
     @cached_property
     def _run(self) -> bytes:
-        """The longest part of it that has one spelling where all escapes are of one letter."""
+        """The longest part of the text without a character that JSON may escape by a letter: it has one spelling."""
         if not self._has_one_form:
             return self._plain
         return _utf8_bytes(max(re.split(r'[\x00-\x1f"\\/]', self.text), key=len))

@@ -1,1 +1,1 @@
-"""Messages of model providers as events, and the parts that they share; one module a format."""
+"""Messages of model providers as events, and the parts that they share; a module or folder for each format."""

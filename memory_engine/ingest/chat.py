@@ -1,4 +1,4 @@
-"""Records to events: of chat-completions, Responses and Anthropic, by the translation of all three."""
+"""Records to events: of chat-completions, Responses and Anthropic, by their translations."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy

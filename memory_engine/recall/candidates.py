@@ -113,7 +113,7 @@ def _follows(row: PassageRow, before: PassageRow) -> bool:
 
 
 def _belong(best: PassageRow, other: PassageRow, far: int) -> bool:
-    """Whether a passage so far on from another may have to do with it."""
+    """Return whether a passage may belong to `best`, `far` places before it (less than 0) or after it."""
     return _follows(other, best) if far > 0 else _follows(best, other)
 
 

@@ -105,7 +105,7 @@ class Decided:
 
 
 def _reached(passage: Passage, ahead: Mapping[Passage, Sequence[Passage]]) -> set[Passage]:
-    """Return the passages that are ahead of one, and those ahead of these."""
+    """Return all passages that can be reached from one by steps to a passage ahead."""
     found: set[Passage] = set()
     waiting = [passage]
     while waiting:

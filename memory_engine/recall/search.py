@@ -355,7 +355,7 @@ class Searching:
         gathered.add(looked, likeness, looked.threads)
 
     async def _readable(self, threads: Threads, gaps: "_Gaps") -> Threads:
-        """The threads but those that are damaged. Raises what is wrong with one that is the only one."""
+        """Return the threads without the damaged ones. Raises the damage of a thread if it is the only one searched."""
         if threads.thread_ids is None and len(await self._ids(threads)) == 1:
             await self._indexing.catch_up(next(iter(gaps.unread)))
         return replace(threads, without=frozenset(gaps.unread))

@@ -1,4 +1,4 @@
-"""Replay: check a log against its reducers, and derive its rows again. Never calls a model unasked."""
+"""Looking back: verify, rebuild, why, diff, bisect, what-if, rewind, export, … Never calls a model unasked."""
 
 from typing import TYPE_CHECKING
 

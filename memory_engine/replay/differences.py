@@ -251,7 +251,7 @@ class KeptSnapshots:
 
     @classmethod
     async def of(cls, store: Store, thread_id: str, projections: Sequence[Projection[object]] = ()) -> "KeptSnapshots":
-        """Those of a thread's own, not of the past that it shares, of its state and of these projections."""
+        """Return the snapshots of a thread's state and projections, without those of the past that a fork shares."""
         known = {_STATE, *(f"{_VIEW}{p.name}/{p.version}" for p in projections)}
         by_seq: dict[int, dict[str, bytes]] = {}
         _, rows = await store.rows(snapshots.PROJECTION, snapshots.VERSION, thread_id)

@@ -98,7 +98,7 @@ class _MaskedSpan:
         self._span.__exit__(kind, None if error is None else _masked_error(error, self._probe), trace)
 
     def say(self, said: Mapping[str, object]) -> None:
-        """Say it of the other."""
+        """Pass facts on to the wrapped span, masked."""
         self._span.say(self._probe.masked(said))
 
 

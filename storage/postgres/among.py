@@ -305,7 +305,7 @@ class AmongReader(IndexReader):
         }
 
     async def rows(self, places: Sequence[int]) -> Mapping[int, PassageRow]:
-        """The passages at these places that there are."""
+        """Return the passages at those of the places that hold one."""
         rows = await self._reads.fetch(
             f"SELECT p.tid, {COLUMNS} FROM unnest($1::uuid[], $2::bigint[]) c(tid, place) "
             "JOIN @.passages p ON p.tid = c.tid AND p.place = c.place",

@@ -285,7 +285,7 @@ class IndexReader:
         return {row["place"]: (row["earlier"] or 0, row["later"] or 0) for row in rows}
 
     async def rows(self, places: Sequence[int]) -> Mapping[int, PassageRow]:
-        """The passages at these places that there are."""
+        """Return the passages at those of the places that hold one."""
         rows = await self._reads.fetch(
             f"SELECT {COLUMNS} FROM @.passages p WHERE p.tid = $1 AND p.place = ANY ($2)", self._tid, list(places)
         )

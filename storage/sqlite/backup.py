@@ -244,5 +244,5 @@ def target_of(file: StoreFile, path: str, key: Key | None, *, plain: bool) -> St
 
 
 def part_of(path: str) -> str:
-    """Where this process makes a new file before it is there."""
+    """Return the path of the temporary file that becomes the file at `path` once it is whole."""
     return str(beside(Path(path).resolve()))
