@@ -67,7 +67,7 @@ def _counters(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
 
 
 def _reach(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
-    """Yield faults of the bounds by which a look-up over many threads skips this one: its times, and what waits in it."""
+    """Yield faults of the bounds by which a look-up over many threads skips a thread: its times, what waits in it."""
     left_out = raw.execute(
         "SELECT max(p.pos) > max(i.folded, i.last) OR min(p.at_us) < i.first_us OR max(p.at_us) > i.last_us "
         "FROM passages p NOT INDEXED, passage_indexes i WHERE p.pos BETWEEN ? AND ? AND i.tid = ?",

@@ -24,6 +24,7 @@ WHERE: dict[str, dict[str, object]] = {
     "Forks": {},
     "Cache": {},
     "Recall": {"recall": "claim"},
+    "Brief": {},
     "Time & cost": {"thread": "trip", "seq": 6},
     "What if": {},
     "Store": {},
