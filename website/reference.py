@@ -69,6 +69,7 @@ PAGE_OF = {
     "options": "engine",
     "projections": "plugins",
     "reducers": "plugins",
+    "reports": "replay",
     "runtime": "engine",
     "scopes": "engine",
     "storage": "engine",
