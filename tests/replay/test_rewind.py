@@ -401,21 +401,21 @@ async def test_a_process_that_writes_at_the_same_time(back_end: str, tmp_path: P
     async with memory_engine.open(place, config=config) as one, memory_engine.open(place, config=config) as other:
         await talk(await one.create_thread("t"), "one", "two", "three")
         assert ["one", "three", "two"] == await found(other.thread("t"), "one two three")
-        writes = (other.thread("t").dispatch(e.UserMessage(content=f"at once {n}")) for n in range(4))
+        writes = (other.thread("t").dispatch(e.UserMessage(content=f"crate {n}")) for n in range(4))
         rewinding = asyncio.create_task(one.thread("t").rewind(1))
         receipts = await asyncio.gather(*writes)
         report = await rewinding
-        after = [f"at once {n}" for n, receipt in enumerate(receipts) if receipt.seq > report.seq]
+        after = [f"crate {n}" for n, receipt in enumerate(receipts) if receipt.seq > report.seq]
         for engine in (one, other):
             assert ["one", *after] == await said(engine.thread("t"))
-            assert sorted(["one", *after]) == await found(engine.thread("t"), "one two three once")
+            assert sorted(["one", *after]) == await found(engine.thread("t"), "one two three crate")
         await one.thread("t").memory.append("episodic", "noted")
         assert ["noted"] == [entry.content for entry in await other.thread("t").memory.entries("episodic")]
         await other.thread("t").rewind(1)
         assert [] == await one.thread("t").memory.entries("episodic")
         await one.thread("t").rewind(redo=True)
         assert ["noted"] == [entry.content for entry in await other.thread("t").memory.entries("episodic")]
-        assert sorted(["noted", "one", *after]) == await found(other.thread("t"), "one two three once noted")
+        assert sorted(["noted", "one", *after]) == await found(other.thread("t"), "one two three crate noted")
     async with memory_engine.open(place) as engine:
         assert ["one", *after] == await said(engine.thread("t"))
         assert None is (await engine.thread("t").verify()).divergence
