@@ -262,7 +262,7 @@ _AS_BEFORE = {
 
 
 def _uncounted(payload: dict[str, object]) -> dict[str, object]:
-    """Version 1 of a message counted no tokens for the provider's own blocks. Most have none, and are as they were."""
+    """Mark a message of version 1 with a provider's own blocks: their tokens were not counted. Others do not change."""
     return {**payload, "uncounted": True} if '"$whole"' in str(payload.get("native", "")) else payload
 
 

@@ -48,6 +48,7 @@ _REDUCER_PARTS = 4
 _ADD_REDUCER = "`@plugin.reducer(EventClass)` above a function"
 
 E = TypeVar("E", bound=Event)
+T = TypeVar("T")
 V = TypeVar("V")
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -299,12 +300,17 @@ def installed_plugins() -> list[Plugin]:
 
 def plugin_at(place: str) -> Plugin:
     """The plug-in of a module, by `"module:name"`. Raises `InvalidArgument`, with the reason."""
+    return object_at(place, "a plug-in", _checked_plugin)
+
+
+def object_at(place: str, what: str, checked: Callable[[object], T]) -> T:
+    """An object of an application's module, by `"module:name"`, as `checked` returns it. Raises `InvalidArgument`."""
     module, _, name = place.partition(":")
     try:
-        return _checked_plugin(getattr(importlib.import_module(module), name))
+        return checked(getattr(importlib.import_module(module), name))
     except Exception as error:  # an application's module may raise anything as it is imported
         why = f"{type(error).__name__}: {error}"
-        raise InvalidArgument("a plug-in", place, f'{why}; name it "module:name"') from error
+        raise InvalidArgument(what, place, f'{why}; name it "module:name"') from error
 
 
 def _checked_plugin(found: object) -> Plugin:

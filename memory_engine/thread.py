@@ -406,7 +406,7 @@ class Thread(OldThreadNames):
 
 
 class Past(Thread):
-    """A thread after the event at `seq`: state, context, search and every view, as they were.
+    """A thread after the event at `seq`, with the state, context, search and views of that moment.
 
     In thread methods that take `at`, this seq is the default and the upper limit. Every call that would write raises
     `PastIsReadOnly`; `fork` starts here. Reading it writes at most caches, and nothing if the engine is read-only.

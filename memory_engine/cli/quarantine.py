@@ -44,6 +44,8 @@ def _report_lines(report: QuarantineReport, paper: Paper, *, release: bool) -> I
     yield line(f"{report.source} in {report.thread_id}: {what}, {chunks}; {done}", "bold")
     for found in (report.hidden, report.shown, report.answers):
         yield from first_lines(found, LISTED, lambda one: line(f"  {one_line(_event_line(one), paper.width)}"))
+    if not (release or report.hidden):
+        yield line("nothing rests on it so far: is it spelled so? What comes from it later is hidden", "yellow")
     if report.seq and not release:
         words = " ".join(shlex.quote(one) for one in (report.thread_id, report.source))
         yield line(f"to undo it: memory-engine release {words}")

@@ -51,7 +51,7 @@ class QuarantineSource(msgspec.Struct, frozen=True):
         if kind == EVERYTHING and not colon:
             return cls(kind)
         if kind not in KINDS or not name:
-            raise ValueError(f"it is a source: {FORMS}")
+            raise ValueError(f"name a source as {FORMS}")
         if kind == "origin" and name not in tuple(Speaker):
             raise ValueError(f"the origins are {', '.join(one.value for one in Speaker)}")
         return cls(kind, name)

@@ -4,7 +4,6 @@ The log is imported into a database of its own, run again there as `what_if` doe
 here knows how a context or a ledger is made.
 """
 
-import importlib
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, cast
@@ -24,12 +23,12 @@ from memory_engine.core.events.memory import SessionStarted
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import DEFAULT_WINDOW, CompactionPolicy
 from memory_engine.engine import Engine, kernel_of
-from memory_engine.errors import ContextBudgetError, InvalidArgument, InvalidChange
+from memory_engine.errors import ContextBudgetError, InvalidChange
 from memory_engine.files.comparison import AS_RECORDED, text_with_calls
 from memory_engine.files.facts import facts_of, missing
 from memory_engine.lab.change import CompactionTable, LabChange, RecallQuestion, is_place
 from memory_engine.options import Models, Parts
-from memory_engine.plugins import Plugin, plugin_at
+from memory_engine.plugins import Plugin, object_at, plugin_at
 from memory_engine.recall.ranking import rank
 from memory_engine.replay.cache_breaks import Runs
 from memory_engine.replay.diff import message_text
@@ -166,9 +165,9 @@ async def measure(job: LabJob) -> Measured:
         rerun = await _Rerun.of(job, engine, imported.thread_id)
     search = job.change.search
     models = Models(
-        embedder=cast("Embedder", object_at(search.embedder)) if is_place(search.embedder) else search.embedder or None,
-        ranker=cast("Ranker", object_at(search.ranker)) if search.ranker else rank,
-        reranker=cast("Reranker", object_at(search.reranker)) if search.reranker else None,
+        embedder=cast("Embedder", _object(search.embedder)) if is_place(search.embedder) else search.embedder or None,
+        ranker=cast("Ranker", _object(search.ranker)) if search.ranker else rank,
+        reranker=cast("Reranker", _object(search.reranker)) if search.reranker else None,
     )
     async with _opened(job, [*own, *job.change.plugins], models) as engine:
         return await _Measuring(job, engine, rerun).measured()
@@ -195,13 +194,9 @@ FIXED = Parts(clock=_FixedClock())
 """The parts of each engine of a run, also of those that read recordings without times."""
 
 
-def object_at(place: str) -> object:
-    """The object of a module, by "module:NAME". Raises `InvalidArgument`, with the reason."""
-    module, _, name = place.partition(":")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except Exception as error:  # an application's module may raise anything as it is imported
-        raise InvalidArgument("an object", place, f'{type(error).__name__}: {error}; name it "module:NAME"') from error
+def _object(place: str) -> object:
+    """An object that a change names, such as a ranker. Raises `InvalidArgument`."""
+    return object_at(place, "an object", lambda found: found)
 
 
 @define
@@ -260,10 +255,10 @@ class _Rerun:
 def _compactor(table: CompactionTable, engine: Engine, plugins: Sequence[Plugin]) -> Compactor | None:
     """The compactor that a change names; `None`: the plug-ins' own, else the built-in one."""
     if table.model:
-        named = object_at(table.model) if is_place(table.model) else table.model
+        named = _object(table.model) if is_place(table.model) else table.model
         return model_compactor(cast("LanguageModel", named))
     if not table.compactor or is_place(table.compactor):
-        return cast("Compactor", object_at(table.compactor)) if table.compactor else None
+        return cast("Compactor", _object(table.compactor)) if table.compactor else None
     brought = [one for plugin in plugins for one, _ in plugin.compactors]
     known = {one.name: one for one in (*brought, *kernel_of(engine)[CompactionService].compactors)}
     if table.compactor not in known:

@@ -221,7 +221,7 @@ class _Act:
         )
 
     async def _change(self, thread_id: str, now: State, of: str, ids: Collection[str] = ()) -> Withheld:
-        """What a thread has to record; `ids` are of its events that hold what is hidden in the thread `of`."""
+        """Return the change that a thread records. Its events `ids` hold copies of what the thread `of` hides."""
         standing = await standing_in(self.kernel, thread_id)
         held = standing.pop((self.source, of), None)
         if self.ends:

@@ -254,7 +254,7 @@ async def standing_in(kernel: Kernel, thread_id: str, upto: int | None = None) -
 
 
 async def relying_on(kernel: Kernel, thread_id: str, standing: Collection[Quarantined]) -> Reliance:
-    """What rests on quarantines: on the sources of the thread's own ones, and on what they have hidden."""
+    """Return what relies on the quarantines in force: on their sources, or on events that they have hidden."""
     found = Reliance(sources_of(standing), frozenset[str]().union(*(one.hidden for one in standing)))
     if standing:
         await note_events(kernel, thread_id, found, 0, (await kernel.store.head(thread_id)).seq)

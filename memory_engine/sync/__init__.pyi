@@ -533,7 +533,7 @@ class Thread:
         def __getattr__(self, name: Literal["why"]) -> Callable[..., Why]: ...
 
 class Past(Thread):
-    """A thread after the event at `seq`: state, context, search and every view, as they were."""
+    """A thread after the event at `seq`, with the state, context, search and views of that moment."""
     def event(self) -> RecordedEvent | None:
         """The event at `seq`, the last one by then; `None` before the first."""
     @property

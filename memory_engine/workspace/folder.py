@@ -76,7 +76,7 @@ class Scan:
     entries: int = 0
     new_bytes: int = 0
     seen: dict[str, tuple[tuple[int, ...], str]] = field(factory=dict)
-    """What the system said of a file when it was read, and its digest, where a change of it would be seen."""
+    """By path: what `stat` said of a file when it was read, and its digest; only if a later change would show."""
 
 
 def digest_of(content: bytes) -> str:

@@ -307,7 +307,7 @@ def _wanted(tree: Mapping[str, WorkspaceFile], ignored: Ignored) -> dict[str, Wo
 
 @frozen
 class _Plan:
-    """What restoring a tree does to the folder."""
+    """The changes to a folder that restore a tree."""
 
     writes: Sequence[tuple[str, WorkspaceFile, bytes | None, str]]
     """Path, row, content (`None`: only its mode changes), and the digest of the file that it replaces."""

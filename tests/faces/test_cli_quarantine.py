@@ -60,3 +60,15 @@ def test_a_source_that_is_none_is_named(run: Run) -> None:
     assert "" == out
     assert code
     assert "tool:NAME, document:ID" in err
+
+
+@pytest.mark.usefixtures("db")
+def test_a_source_that_nothing_comes_from_is_said(run: Run) -> None:
+    """It may come later, or its name may be misspelled; another form is refused with the forms that there are."""
+    for words in (("--dry-run",), ()):
+        code, out, _ = run("quarantine", "t", "tool:whether", *words)
+        assert 0 == code
+        assert "nothing rests on it so far: is it spelled so?" in out
+    code, _, err = run("quarantine", "t", "tol:weather")
+    assert 2 == code
+    assert "name a source as tool:NAME" in err

@@ -170,7 +170,7 @@ _MEANT = {
     "call_id": ("tool_call_id", "tool_use_id", "id"),
     "name": ("tool", "tool_name"),
 }
-"""What other libraries call these fields."""
+"""Names of these fields in other libraries."""
 
 
 def meant(name: str, fields: Sequence[str]) -> str:

@@ -257,7 +257,7 @@ class LogRedactor:
 
 
 def redacted(stored: StoredEvent, payload: bytes, record: bytes) -> StoredEvent:
-    """A row with stand-ins, and with commitments to the recorded bytes in place of the salt."""
+    """Return a row with stand-ins, whose salt is replaced by commitments to the recorded bytes."""
     return msgspec.structs.replace(stored, payload=payload, record=record, salt=b"".join(commitments(stored)))
 
 
